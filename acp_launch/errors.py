@@ -13,6 +13,7 @@ LaunchError                 unexpected                                        1
 ├── SessionError            the named session cannot be opened                3
 ├── AgentError              the agent did not start, or died                  4
 │   ├── AgentRefused          it answered a request with an error
+│   ├── ContainerFailed       its container was not made                      3
 │   └── Upgraded              acp-launch on disk is not the running one any more
 ├── ProtocolError           a peer broke the protocol                         5
 │   ├── LocalProtocolError    acp-launch did: a bug here
@@ -133,6 +134,12 @@ class AgentError(LaunchError):
     """Raised when the agent does not start, or dies."""
 
     exit_code = 4
+
+
+class ContainerFailed(AgentError):  # noqa: N818
+    """Raised when the engine did not make the agent's container."""
+
+    exit_code = 3
 
 
 class Upgraded(AgentError):  # noqa: N818

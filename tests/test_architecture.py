@@ -468,6 +468,7 @@ FILE_WRITERS = {
     "bridge/half": "elsewhere, in a directory that it has just made",
     "bridge/seat": "a socket in the runtime directory",
     "cli/trust": OWN,
+    "app/place": "the user's cache directory",
     "document/cache": "the user's cache directory",
     "served/registry": STATE,
     "interactive/editor": OWN,

@@ -1,13 +1,13 @@
 """The place of an agent, made just before the agent is started in it."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_program
 from acp_launch.checks.confined import ask_engine
-from acp_launch.errors import MachineError
+from acp_launch.errors import ContainerFailed, MachineError
 from acp_launch.plan.confinement import prepare_place
 from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
 from acp_launch.plan.place import BEAT_SECONDS, BEATS, add_seat, lead, place
@@ -41,29 +41,38 @@ def _make_ready(where: Place) -> None:
         pack_loose_objects(objects)
 
 
-def show_seat(where: Place, seat: Path, settings: Settings) -> Place:
-    """Return the place with the directory for sockets of the launch.
+@contextmanager
+def show_seat(where: Place, seat: Path, settings: Settings) -> Iterator[Place]:
+    """Have the place with the directory for sockets of the launch.
 
     Raises:
         MachineError: the engine of its container cannot start the agent.
     """
-    if isinstance(where.elsewhere, InContainer):
-        _require_engine(where, where.elsewhere, settings)
-    return add_seat(where, seat)
+    there = where.elsewhere
+    known = _require_engine(where, there, settings) if isinstance(there, InContainer) else None
+    try:
+        yield add_seat(where, seat)
+    except ContainerFailed:
+        if known is not None:
+            with suppress(OSError):
+                known.unlink()
+        raise
 
 
-def _require_engine(where: Place, there: InContainer, settings: Settings) -> None:
-    """Ask the engine, once for each image. A file of the cache remembers that it can start the agent."""
+def _require_engine(where: Place, there: InContainer, settings: Settings) -> Path:
+    """Ask the engine, once for each image. A file of the cache, which is returned, remembers that it can start the
+    agent."""
     asked = (str(where.program), there.image, there.pull, *there.user, os.environ.get("DOCKER_HOST", ""))
     known = settings.cache / "engines" / make_digest(*asked)
     if known.exists():
-        return
+        return known
     found = ask_engine(where.program, there)
     if found.verdict == "problem":
         raise MachineError([about("runtime.container", found.text, found.fix)])
     with suppress(OSError):  # it is asked again
         make_private(known.parent)
         create(known, b"")
+    return known
 
 
 def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Mapping[str, str]) -> Spawned:
@@ -76,10 +85,13 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         StateError: its repository's objects cannot be protected.
     """
     labels: tuple[str, ...] = ()
-    seat, first, beat = None, b"", 0.0
+    seat, cidfile, first, beat = None, None, b"", 0.0
     if isinstance(where.elsewhere, InContainer):
         _make_ready(where)
         labels = label_arguments()
+        if where.seat is not None:
+            cidfile = where.seat / f"container-{os.urandom(4).hex()}"
+            labels += ("--cidfile", str(cidfile))
     else:
         first, beat = program(), BEAT
         if where.seat is not None:
@@ -97,7 +109,7 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         needs_home=bool(labels) and "HOME" not in env,
         seat=seat,
     )
-    return spawn(
+    spawned = spawn(
         [str(where.program), *lead(where, plan.cwd, labels, seat.socket if seat else "")],
         env=make_safe_environment(),  # of the engine, or of ssh
         cwd=plan.agent.cwd,
@@ -107,3 +119,5 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         opening=first + header,
         beat=beat,
     )
+    spawned.cidfile = cidfile
+    return spawned

@@ -188,8 +188,8 @@ def with_seat(planned: "PreparedPlan", settings: Settings, *, is_fixed: bool = F
         return
     from acp_launch.app.place import show_seat
 
-    with directory(settings.state) as made:
-        yield planned._replace(plan=replace(planned.plan, place=show_seat(where, made, settings)))
+    with directory(settings.state) as made, show_seat(where, made, settings) as shown:
+        yield planned._replace(plan=replace(planned.plan, place=shown))
 
 
 def visible_env(plan: LaunchPlan) -> dict[str, str]:

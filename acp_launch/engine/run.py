@@ -33,6 +33,7 @@ from acp_launch.errors import (
     AgentError,
     AgentRefused,
     AuthRequired,
+    LaunchError,
     RemoteProtocolError,
     RunExpired,
     Stopped,
@@ -237,8 +238,9 @@ async def converse(
     observer: Observer,
     story: Story[T],
     interrupts: Interrupts,
+    stall_reason: Callable[[], LaunchError | None] = lambda: None,
 ) -> T:
-    """Do the handshake with the agent of a transport, and run `story`.
+    """Do the handshake with the agent of a transport, and run `story`. `stall_reason` is for `Connection`.
 
     Raises:
         LaunchError: as `negotiate`, and as the story.
@@ -252,6 +254,7 @@ async def converse(
         longer=in_profile if plan.file else on_command_line,
         budget=interrupts.budget,
     ) as connection:
+        connection.stall_reason = stall_reason
         connection.explain = partial(add_advice, plan, trace=file_of(context.trace))
         limit = plan.timeouts.initialize
         await negotiate(connection, limit=limit, offers=context.offers, greeting=context.greeting)

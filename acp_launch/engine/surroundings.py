@@ -11,6 +11,7 @@ from acp_launch.engine.servers import LaunchServers, launch_servers
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
+    ContainerFailed,
     LaunchError,
     ProtocolError,
     WaitExpired,
@@ -104,33 +105,52 @@ async def with_agent(
     async with attach(spawned, log=context.log) as child:
         with connected(child, context.trace) as transport:
             try:
-                return await interrupts.watch(converse(context, transport, observer, story, interrupts))
+                stalled = partial(_find_slow_engine, context.plan.place, spawned)
+                return await interrupts.watch(converse(context, transport, observer, story, interrupts, stalled))
             except BaseException as error:
                 failure = error
                 if isinstance(error, WaitExpired | AgentError | ProtocolError):
-                    _explain(error, context, child)
+                    failure = _explain(error, context, child)
                     grace = HASTY_GRACE_SECONDS if isinstance(error, WaitExpired) else grace
+                if failure is not error:
+                    raise failure from None
                 raise
             finally:
+                grace = HASTY_GRACE_SECONDS if spawned.awaits_container() else grace
                 interrupts.stopping()
                 ending(failure)
                 await stop(child, grace=grace, hurry=interrupts.hurry)
 
 
-def _explain(error: LaunchError, context: LaunchContext, child: Child) -> None:
+def _find_slow_engine(where: Place | None, spawned: Spawned) -> LaunchError | None:
+    """Find that an agent is silent because the engine of its container is still at work."""
+    there = where.elsewhere if where else None
+    if where is None or not isinstance(there, InContainer) or spawned.poll() is not None:
+        return None
+    if not spawned.awaits_container():
+        return None
+    what = f"{there.engine} has not made the container of {there.image} yet"
+    return AgentError(what, fix=f"see whether it answers: {where.program} info")
+
+
+def _explain(error: LaunchError, context: LaunchContext, child: Child) -> LaunchError:
     """Add where more is to be read: the agent's last words, its log, the trace."""
     if isinstance(error, ProtocolError):
         point_to_trace(error, file_of(context.trace))
-        return
+        return error
     if isinstance(error, AgentError) and not isinstance(error, AgentRefused):
+        status = child.exit.status if child.exit else None
         if context.plan.place is not None:
             explain_place(error, context.plan.place, child, context.plan.called)
-        return
+        if status == ENGINE_FAILED and child.spawned.awaits_container():
+            return ContainerFailed(error.message, fix=error.fix, detail=error.detail)
+        return error
     if context.plan.machine:
         error.message = f"{error.message} ({context.plan.machine})"
     last_words = child.stderr_tail()
     error.detail = (*error.detail, *last_words)
     refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
+    return error
 
 
 SSH_FAILED, ENGINE_FAILED, CANNOT_RUN, NOT_FOUND = 255, 125, 126, 127  # exit statuses
@@ -138,6 +158,7 @@ _WORDS_OF_HALF = "acp-launch: "
 _WAS_KILLED = "program was killed"  # said by the other one of the two there (`bridge.half`)
 _SILENT = "the line to {host} was silent for too long"
 _LINE_FIX = "see whether the network and {host} are up; a machine that sleeps is silent, too"
+_WORDS_OF_NO_ENGINE = ("connect to", "during connect")  # of podman and docker, in all versions
 # What ssh says when it fails with 255, what that means for the host, and what mends it.
 _SSH_WORDS = (
     (
@@ -187,7 +208,11 @@ def explain_place(error: AgentError, where: Place, child: Child, called: str = "
     elif isinstance(there, InContainer) and status == ENGINE_FAILED:
         error.message = f"{where.program} could not start the container of {there.image}"
         told = " ".join(error.detail).lower()
-        if any(word in told for word in ("not known", "no such image", "unable to find")):
+        down = next((line for line in error.detail if any(word in line for word in _WORDS_OF_NO_ENGINE)), "")
+        if down:
+            error.message = f"{there.engine} does not answer: {down}"
+            trial = "start its daemon, or choose another one: runtime.container.engine"
+        elif any(word in told for word in ("not known", "no such image", "unable to find")):
             trial = f"fetch the image: {where.program} pull {there.image}; or write pull: missing"
         elif any(word in told for word in ("reference format", "lowercase")):
             trial = "correct runtime.container.image"

@@ -18,10 +18,11 @@ from msgspec import Struct
 from acp_launch.process import prepare
 from acp_launch.process.spawn import STATUS_LOST, start_process
 from acp_launch.process.table import block_until_gone, boot_id, living
-from acp_launch.waits import seconds, stretch
+from acp_launch.waits import stretch
 
 LABEL = "acp-launch"  # the beginning of our labels
 REMOVE_TIMEOUT = stretch(5.0)  # for a launch; it takes 0.3 to 1 s with podman, less with docker
+SHORT_REMOVE_TIMEOUT = stretch(2.0)  # for an engine that has not made the container either
 SETTLE_SECONDS = 0.2  # after which a daemon has made what a killed client asked it for; and between two attempts
 MAX_OUTPUT_BYTES = 64 * 1024  # read of a stream: what a pipe holds, a thousand ids
 ID_LENGTH = 12  # as engines show ids
@@ -62,10 +63,11 @@ def label_arguments() -> tuple[str, ...]:
     return tuple(word for name, value in labels.items() for word in ("--label", f"{LABEL}.{name}={value}"))
 
 
-def may_be_left(status: int | None) -> bool:
-    """Whether the container of a client with this wait status may be left. One that exits by itself has removed it."""
+def may_be_left(status: int | None, *, awaited: bool = False) -> bool:
+    """Whether the container of a client with this wait status may be left. One that exits by itself has removed it, or
+    the engine has not made it: it is `awaited`."""
     is_known = status is not None and status != STATUS_LOST and os.WIFEXITED(status)
-    return not is_known or os.WEXITSTATUS(status or 0) == ENGINE_FAILED
+    return not is_known or (not awaited and os.WEXITSTATUS(status or 0) == ENGINE_FAILED)
 
 
 def list_containers(engine: ContainerEngine, launch: str) -> LaunchContainers:
@@ -76,9 +78,10 @@ def list_containers(engine: ContainerEngine, launch: str) -> LaunchContainers:
         return LaunchContainers(why=str(error))
 
 
-def remove_containers(engine: ContainerEngine, launch: str) -> LaunchContainers:
-    """Remove every container of a launch, running or not, until the engine lists none; at most `REMOVE_TIMEOUT`."""
-    deadline = time.monotonic() + REMOVE_TIMEOUT
+def remove_containers(engine: ContainerEngine, launch: str, within: float = 0) -> LaunchContainers:
+    """Remove every container of a launch, running or not, until the engine lists none; at most `within` seconds, or
+    `REMOVE_TIMEOUT`."""
+    deadline = time.monotonic() + (within or REMOVE_TIMEOUT)
     found: dict[str, None] = {}
     left: tuple[str, ...] = ()
     empty_listings = 0
@@ -164,7 +167,7 @@ def _wait(pid: int, deadline: float) -> int:
         except ChildProcessError:  # it was taken for an orphan
             code = ENGINE_FAILED
     if is_late:
-        raise EngineFailed(f"it did not answer within {seconds(REMOVE_TIMEOUT)}")
+        raise EngineFailed("it did not answer in time")
     return code
 
 

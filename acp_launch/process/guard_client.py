@@ -21,7 +21,13 @@ from pathlib import Path
 from acp_launch import shutdown
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import of_launch
-from acp_launch.process.containers import ContainerEngine, describe_left, may_be_left, remove_containers
+from acp_launch.process.containers import (
+    SHORT_REMOVE_TIMEOUT,
+    ContainerEngine,
+    describe_left,
+    may_be_left,
+    remove_containers,
+)
 from acp_launch.process.guard_process import ENDING, GuardLine, Launcher, become, wait
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
@@ -352,11 +358,14 @@ class Guard:
         if self._record in spawn.observers:
             spawn.observers.remove(self._record)
         engine, self._engine = self._engine, None
-        if engine is not None and any(may_be_left(client.poll()) for client in self._record.clients):
-            found = remove_containers(engine, prepare.launch_id())
+        clients = [each for each in self._record.clients if may_be_left(each.poll(), awaited=each.awaits_container())]
+        if engine is not None and clients:
+            is_awaited = all(each.awaits_container() for each in clients)
+            found = remove_containers(engine, prepare.launch_id(), SHORT_REMOVE_TIMEOUT if is_awaited else 0)
             if not found.is_over:
-                self._record.leave()
                 self._note(describe_left(found, engine.program, prepare.launch_id()))
+            if not found.is_over or (is_awaited and not found.removed):
+                self._record.leave()  # an engine that takes long may make the container after the death of its client
         dismiss_guards()
 
     def _replace(self, guards: Guards) -> None:

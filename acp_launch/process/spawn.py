@@ -107,6 +107,7 @@ class Spawned(Struct, eq=False):
     is_boxed: bool = False  # bubblewrap, which kills all that is in its box when it ends
     is_killed: bool = False  # by a signal: itself, not what it leads to
     is_client: bool = False  # of a container engine, whose container may outlive it
+    cidfile: Path | None = None  # of an engine's client, until the engine has written a container's id into it
     code: "Sequence[CodeFile]" = ()  # of a server, as it was at its start
     opening: bytes = b""  # of its input, before all that is written
     beat: float = 0  # seconds; so often its input, a line that may fall silent, gets a NUL
@@ -140,6 +141,12 @@ class Spawned(Struct, eq=False):
         """Call the callbacks in `heard`, once."""
         while self.heard:
             self.heard.pop()()
+
+    def awaits_container(self) -> bool:
+        """Whether it is the client of an engine that has not made the container yet."""
+        if self.cidfile is not None and self.cidfile.exists() and self.cidfile.stat().st_size:
+            self.cidfile = None
+        return self.cidfile is not None
 
     def close(self, stream: Stream) -> None:
         """Close our end of a pipe. Closing it again does nothing."""

@@ -20,7 +20,9 @@ from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal
 from tests.engines import KINDS, RealEngine, having
-from tests.patience import PATIENCE, until
+from tests.patience import AS_USERS_WAIT, PATIENCE, until
+from tests.process.engines import SmallEngine, small_engine
+from tests.process.liveness import liveness
 
 SECRET = "not-a-real-5c2e8d1f70"
 AGENTS = str(ROOT / "tests" / "agents")
@@ -39,6 +41,15 @@ def engine(request: pytest.FixtureRequest) -> Iterator[RealEngine]:
 
 
 Contained = Callable[..., None]
+
+
+@pytest.fixture
+def small(launch: Launcher, tmp_path: Path) -> Iterator[SmallEngine]:
+    """An engine in small, and the profile of an agent in a container of it."""
+    with liveness() as alive, small_engine(tmp_path / "engine", alive) as found:
+        launch.env |= {"PATH": f"{found.state}:{launch.env['PATH']}", "ENGINE_STATE": str(found.state)}
+        launch.profile("spy", runtime={"container": {"image": "agents:1", "mounts": [f"{ROOT}/tests:ro"]}})
+        yield found
 
 
 @pytest.fixture
@@ -295,6 +306,40 @@ def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
         each for each in json.loads(launch("doctor", "p", "--json").out)["checks"] if each["check"] == "container"
     ]
     assert found["facts"]["engine"] == engine.name and found["facts"]["version"], found
+
+
+def test_an_engine_that_takes_long_is_named_and_an_interrupt_does_not_wait_for_it(
+    launch: Launcher, small: SmallEngine
+) -> None:
+    """It may make the container when its client is dead: the next start removes that."""
+    small.answers("late")
+    launch.env |= AS_USERS_WAIT
+    with launch.start("run", "p", "1 + 1", apart=True) as running:
+        running.complains(f"podman has not made the container of agents:1 yet: see whether it answers: {small.program}")
+        running.kill(signal.SIGINT)
+        assert running.end().code == 130
+    small.call("go")
+    label = ("--filter", f"label=acp-launch.launch={record_of(launch).id}")
+    until(lambda: bool(small.call("ps", "-a", *label)), lambda: "no container")
+    small.answers()
+    assert launch("run", "p", "1 + 1").out == b"2\n"
+    assert small.call("ps", "-a", *label) == "" and read_all(launch.state) == []
+
+
+def test_an_engine_that_goes_down_between_two_runs_is_told_as_one_that_is_down(
+    launch: Launcher, small: SmallEngine
+) -> None:
+    assert launch("run", "p", "1 + 1").out == b"2\n"
+    for cached in (True, False):
+        small.answers("down")
+        failed = launch("run", "p", "1 + 1")
+        assert failed.code == 3
+        assert "podman does not answer: Error: cannot connect to the engine" in failed.err
+        assert "fix: start its daemon, or choose another one: runtime.container.engine" in failed.err
+        asked = ["run"] if cached else ["info"]
+        assert small.calls()[-1:] == asked and read_all(launch.state) == []
+    small.answers()
+    assert launch("run", "p", "1 + 1").out == b"2\n"
 
 
 def test_an_engine_that_maps_users_is_told(tmp_path: Path) -> None:

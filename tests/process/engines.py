@@ -24,7 +24,7 @@ class SmallEngine:
         self.engine = ContainerEngine(str(self.program), self.env)
 
     def answers(self, mode: str = "") -> None:
-        """From now on: `down`, `deaf`, `created`; as engines do, if it is empty."""
+        """From now on: `down`, `deaf`, `created`, `late`; as engines do, if it is empty."""
         (self.state / "mode").write_text(mode)
 
     def call(self, *words: str) -> str:
