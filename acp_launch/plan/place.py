@@ -165,7 +165,7 @@ def _container(where: Place, there: InContainer, cwd: Path) -> Iterator[str]:
 def _bind(source: Path, target: Path, *, is_writable: bool) -> str:
     """Return the value of an engine's `--mount`, which is a line of CSV."""
     words = ["type=bind", f"source={source}", f"target={target}", *(() if is_writable else ("readonly",))]
-    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' if set(word) & set(',"') else word for word in words)
+    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' if set(word) & set(',"\r\n') else word for word in words)
     return ",".join(quoted)
 
 

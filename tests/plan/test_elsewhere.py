@@ -125,11 +125,14 @@ def test_the_first_engine_that_is_installed_is_taken(project: Path) -> None:
 
 
 def test_mounts_are_at_their_own_paths_whatever_their_names(project: Path, tmp_path: Path) -> None:
-    odd = tmp_path / 'a, "b"'
+    odd, lines = tmp_path / 'a, "b"', tmp_path / "one\ntwo"
     odd.mkdir()
-    where = place_of(contained(project, {"mounts": [str(odd), "/usr/share:ro"]}))
+    lines.mkdir()
+    mounts = {"mounts": [str(odd), "/usr/share:ro"]}
+    where = place_of(contained(project, mounts, workspace={"additional_directories": [str(lines)]}))
     words = [*lead(where, project)]
     assert f'type=bind,"source={tmp_path}/a, ""b""","target={tmp_path}/a, ""b"""' in words
+    assert f'type=bind,"source={lines}","target={lines}"' in words
     assert "type=bind,source=/usr/share,target=/usr/share,readonly" in words
     assert can_write(where, odd / "x") and not can_write(where, Path("/usr/share/x"))
     assert shows(where, project / "x") and not shows(where, Path("/etc/passwd"))
