@@ -356,7 +356,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
             check = await self._open_session(plan, connection, child, [entry])
             self.answer(part, check)
             if check.verdict == "ok":
-                self.answer(part, await confined.await_shim(opened, where.words))
+                self.answer(part, await confined.await_shim(opened, where))
 
     async def _open_session(
         self, plan: LaunchPlan, connection: Connection, child: Child, servers: Sequence[object] = ()

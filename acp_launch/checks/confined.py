@@ -20,8 +20,8 @@ from acp_launch.errors import LaunchError
 from acp_launch.plan.confinement import INSTALL
 from acp_launch.plan.model import InContainer, Place
 from acp_launch.plan.written import make_safe_environment
-from acp_launch.process.capture import capture
-from acp_launch.process.containers import ID_LENGTH
+from acp_launch.process.capture import capture, captured
+from acp_launch.process.containers import ID_LENGTH, label_arguments
 from acp_launch.waits import stretch
 
 PLATFORM: str = sys.platform
@@ -156,13 +156,24 @@ async def offer_shim(where: Place) -> AsyncIterator[tuple[Mapping[str, object], 
         yield make_entry(TRIAL, way), opened
 
 
-async def await_shim(opened: asyncio.Event, words: str) -> Check:
-    """Report whether the agent opens the shim that it was offered; some do so some time after the session's opening.
-    `words` say where the agent is."""
+async def await_shim(opened: asyncio.Event, where: Place) -> Check:
+    """Report whether the agent opens the shim that it was offered; some do so some time after the session's opening."""
+    words = where.words
     try:
         async with asyncio.timeout(TRIAL_TIMEOUT):
             await opened.wait()
     except TimeoutError:
         what = f"the agent has not opened {TRIAL}, a shim that it was offered in its place, within {TRIAL_TIMEOUT:g} s"
         return warning("shims", words, what, f"compare with a run that is not {words}: some agents drop servers")
-    return ok("shims", words, "the agent opens them in its place")
+    by = await _name_interpreter(where, where.elsewhere) if isinstance(where.elsewhere, InContainer) else ""
+    text = "the agent opens them in its place"
+    return ok("shims", words, f"{text}, by {by}", interpreter=by) if by else ok("shims", words, text)
+
+
+async def _name_interpreter(where: Place, there: InContainer) -> str:
+    """Return what runs shims in a container of the image, with its version; as `bridge/start.sh` chooses it."""
+    script = "python3 -V 2>/dev/null || echo Node.js $(node -v)"
+    words = ("run", "--rm", "--network=none", "--pull=never", *label_arguments(), "--entrypoint", "/bin/sh")
+    argv = (str(where.program), *words, there.image, "-c", script)
+    done = await captured(argv, TRIAL_TIMEOUT, env=make_safe_environment(), cwd=Path("/"))
+    return done.out.decode(errors="replace").strip()

@@ -15,6 +15,7 @@ import pytest
 
 from acp_launch.checks import confined
 from acp_launch.plan.confinement import INSTALL
+from acp_launch.plan.model import Place
 from tests.cli.launcher import DEMO, DEMO_SERVER, Json, Launcher
 from tests.cli.terminal import Terminal, on_terminal
 from tests.confined import needs_box
@@ -206,7 +207,7 @@ def test_doctor_starts_a_confined_agent_in_its_place_and_tries_a_shim_there(laun
 
 def test_doctor_names_a_shim_that_the_agent_has_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confined, "TRIAL_TIMEOUT", 0.0)
-    check = asyncio.run(confined.await_shim(asyncio.Event(), "confined"))
+    check = asyncio.run(confined.await_shim(asyncio.Event(), Place(program=Path("bwrap"), mounts=())))
     what = "the agent has not opened acp-launch-trial, a shim that it was offered in its place, within 0 s"
     assert (check.verdict, check.subject, check.text) == ("warning", "confined", what)
 

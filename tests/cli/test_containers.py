@@ -302,10 +302,10 @@ def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
     assert asked.count("info") == asked.count("image") == 1, asked
     demo = {"args": ["-m", "acp_launch.demo.agent"], "env": {"PYTHONPATH": str(ROOT)}}
     contained({"mounts": [f"{ROOT}/acp_launch:ro"]}, agent=demo)
-    (found,) = [
-        each for each in json.loads(launch("doctor", "p", "--json").out)["checks"] if each["check"] == "container"
-    ]
-    assert found["facts"]["engine"] == engine.name and found["facts"]["version"], found
+    checks = json.loads(launch("doctor", "p", "--json").out)["checks"]
+    facts = {name: each["facts"] for each in checks if (name := each["check"]) in ("container", "shims")}
+    assert facts["container"]["engine"] == engine.name and facts["container"]["version"], facts
+    assert facts["shims"]["interpreter"].startswith("Python 3."), facts
 
 
 def test_an_engine_that_takes_long_is_named_and_an_interrupt_does_not_wait_for_it(
