@@ -88,10 +88,8 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
     seat, cidfile, first, beat = None, None, b"", 0.0
     if isinstance(where.elsewhere, InContainer):
         _make_ready(where)
-        labels = label_arguments()
-        if where.seat is not None:
-            cidfile = where.seat / f"container-{os.urandom(4).hex()}"
-            labels += ("--cidfile", str(cidfile))
+        cidfile = where.seat / f"container-{os.urandom(4).hex()}" if where.seat else None
+        labels = label_arguments(str(cidfile or ""))
     else:
         first, beat = program(), BEAT
         if where.seat is not None:

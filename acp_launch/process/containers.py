@@ -57,10 +57,12 @@ class EngineFailed(Exception):  # noqa: N818 - it reads as what happened
     """Raised if the engine does not answer; the text continues a sentence."""
 
 
-def label_arguments() -> tuple[str, ...]:
-    """Return the arguments of `run` by which a container belongs to this process's launch."""
+def label_arguments(cidfile: str = "") -> tuple[str, ...]:
+    """Return the arguments of `run` by which a container belongs to this process's launch. `cidfile` does not exist
+    until the engine has made the container."""
     labels = {"launch": prepare.launch_id(), "pid": os.getpid(), "boot": boot_id()}
-    return tuple(word for name, value in labels.items() for word in ("--label", f"{LABEL}.{name}={value}"))
+    words = (word for name, value in labels.items() for word in ("--label", f"{LABEL}.{name}={value}"))
+    return (*words, "--cidfile", cidfile) if cidfile else tuple(words)
 
 
 def may_be_left(status: int | None, *, awaited: bool = False) -> bool:
