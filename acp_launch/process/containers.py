@@ -18,7 +18,7 @@ from msgspec import Struct
 from acp_launch.process import prepare
 from acp_launch.process.spawn import STATUS_LOST, start_process
 from acp_launch.process.table import block_until_gone, boot_id, living
-from acp_launch.waits import stretch
+from acp_launch.waits import seconds, stretch
 
 LABEL = "acp-launch"  # the beginning of our labels
 REMOVE_TIMEOUT = stretch(5.0)  # for a launch; it takes 0.3 to 1 s with podman, less with docker
@@ -76,14 +76,15 @@ def list_containers(engine: ContainerEngine, launch: str) -> LaunchContainers:
     """Return what is left of a launch, running or not; at most `REMOVE_TIMEOUT`."""
     try:
         return LaunchContainers(left=_list(engine, launch, time.monotonic() + REMOVE_TIMEOUT))
-    except EngineFailed as error:
-        return LaunchContainers(why=str(error))
+    except (EngineFailed, TimeoutError) as error:
+        return LaunchContainers(why=_why(error, REMOVE_TIMEOUT))
 
 
-def remove_containers(engine: ContainerEngine, launch: str, within: float = 0) -> LaunchContainers:
+def remove_containers(engine: ContainerEngine, launch: str, within: float | None = None) -> LaunchContainers:
     """Remove every container of a launch, running or not, until the engine lists none; at most `within` seconds, or
     `REMOVE_TIMEOUT`."""
-    deadline = time.monotonic() + (within or REMOVE_TIMEOUT)
+    limit = REMOVE_TIMEOUT if within is None else within
+    deadline = time.monotonic() + limit
     found: dict[str, None] = {}
     left: tuple[str, ...] = ()
     empty_listings = 0
@@ -95,9 +96,13 @@ def remove_containers(engine: ContainerEngine, launch: str, within: float = 0) -
             found.update(dict.fromkeys(left))
             empty_listings = 0 if left else empty_listings + 1
             time.sleep(SETTLE_SECONDS if empty_listings < 2 else 0)
-    except EngineFailed as error:
-        return LaunchContainers(tuple(each for each in found if each not in left), left, str(error))
+    except (EngineFailed, TimeoutError) as error:
+        return LaunchContainers(tuple(each for each in found if each not in left), left, _why(error, limit))
     return LaunchContainers(tuple(found))
+
+
+def _why(error: EngineFailed | TimeoutError, limit: float) -> str:
+    return f"it did not answer within {seconds(limit)}" if isinstance(error, TimeoutError) else str(error)
 
 
 def describe_left(found: LaunchContainers, program: str, launch: str) -> str:
@@ -156,7 +161,11 @@ def _run(engine: ContainerEngine, words: Sequence[str], deadline: float) -> tupl
 
 
 def _wait(pid: int, deadline: float) -> int:
-    """Wait for our child, and return its exit code. At the deadline its group is killed."""
+    """Wait for our child, and return its exit code.
+
+    Raises:
+        TimeoutError: its group was killed at the deadline.
+    """
     seen = prepare.table().read(pid)
     children = [] if seen is None else [seen]
     try:
@@ -169,7 +178,7 @@ def _wait(pid: int, deadline: float) -> int:
         except ChildProcessError:  # it was taken for an orphan
             code = ENGINE_FAILED
     if is_late:
-        raise EngineFailed("it did not answer in time")
+        raise TimeoutError
     return code
 
 

@@ -361,7 +361,7 @@ class Guard:
         clients = [each for each in self._record.clients if may_be_left(each.poll(), awaited=each.awaits_container())]
         if engine is not None and clients:
             is_awaited = all(each.awaits_container() for each in clients)
-            found = remove_containers(engine, prepare.launch_id(), SHORT_REMOVE_TIMEOUT if is_awaited else 0)
+            found = remove_containers(engine, prepare.launch_id(), SHORT_REMOVE_TIMEOUT if is_awaited else None)
             if not found.is_over:
                 self._note(describe_left(found, engine.program, prepare.launch_id()))
             if not found.is_over or (is_awaited and not found.removed):

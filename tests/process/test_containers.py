@@ -106,7 +106,7 @@ def test_a_container_that_was_only_created_is_removed(engine: SmallEngine) -> No
     assert engine.containers() == []
 
 
-@pytest.mark.parametrize(("mode", "why"), [("down", FAILURE), ("deaf", "it did not answer in time")])
+@pytest.mark.parametrize(("mode", "why"), [("down", FAILURE), ("deaf", "it did not answer within 0.3 s")])
 def test_an_engine_that_does_not_answer_is_given_up_and_says_why(
     mode: str, why: str, engine: SmallEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
