@@ -182,13 +182,13 @@ _SSH_WORDS = (
     (_WAS_KILLED, "the program on {host} that the agent runs below was killed", "see why: was memory short there?"),
     ("Killed by signal", "ssh, which leads to the agent on {host}, was ended by a signal", ""),
 )
-# What the program there says when it cannot start the agent, and what mends it.
-_CURES = (
+# What the program on another machine says when it cannot start the agent, and what mends it.
+_SSH_CURES = (
     ("runtime.ssh.python", "install Python 3.8 or later there, or name it: runtime.ssh.python"),
     ("the directory ", "make it there, or correct runtime.ssh.directory"),
     ("the seat ", "sort out why it cannot be made in /tmp there"),
-    ("", "install it there, or correct the profile"),
 )
+_CURE = "install it there, or correct the profile"
 
 
 def explain_place(error: AgentError, where: Place, child: Child, called: str = "") -> None:
@@ -221,7 +221,8 @@ def explain_place(error: AgentError, where: Place, child: Child, called: str = "
         message = said.removeprefix(_WORDS_OF_HALF)
         error.message = message if message.endswith(there.words) else f"{message} {there.words}"
         error.detail = tuple(line for line in error.detail if line != said)
-        cure = next(cure for words, cure in _CURES if words in message)
+        cures = _SSH_CURES if isinstance(there, OverSsh) else ()
+        cure = next((cure for words, cure in cures if words in message), _CURE)
         error.fix = "; ".join(filter(None, (cure, trial)))
     else:
         error.message = f"{error.message} ({there.words})"
