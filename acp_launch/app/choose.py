@@ -83,7 +83,7 @@ def resume_record(record: Record, spec: RunSpec | None = None) -> RunSpec:
             f'the session "{session_label(record)}" was made with --agent', fix=f"with that command: {fix}"
         )
     spec = spec or RunSpec()
-    cwd = spec.cwd or Path(record.cwd)
+    cwd = spec.cwd or record.directory
     return replace(spec, profile=spec.profile or record.profile, session=record.name, latest=False, cwd=cwd)
 
 

@@ -27,7 +27,7 @@ from acp_launch.session.client import AcpSession
 from acp_launch.session.connection import Budget, Connection
 from acp_launch.session.events import TurnEnd
 from acp_launch.session.opening import SessionParams, end_session, how_to_continue, list_sessions, open_session
-from acp_launch.session.store import Record
+from acp_launch.session.store import Record, require_place
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
@@ -152,13 +152,16 @@ def _plan_of(record: Record, *, trust: bool) -> PreparedPlan:
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
             fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
+    local = f"delete the session here: {ours('session', 'rm', record.name, '--local')}"
     try:
-        return agent_plan(record.profile, cwd=Path(record.cwd), trust=trust)
+        planned = agent_plan(record.profile, cwd=record.directory, trust=trust)
     except NotTrusted:
         raise
     except LaunchError as error:
         raise SessionError(
             f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',
-            fix=f"fix the profile, or delete the session here: {ours('session', 'rm', record.name, '--local')}",
+            fix=f"fix the profile, or {local}",
             detail=str(error).splitlines(),
         ) from error
+    require_place(record, planned.plan, local)
+    return planned

@@ -184,7 +184,8 @@ def export(name: Name, profile: Profile = None) -> None:
 
     if record.profile.startswith(ADHOC):
         raise SessionError(f'the session "{record.name}" was made with --agent', fix="export one of a profile")
-    record = replace(record, project="", cwd=os.path.relpath(record.cwd, record.project))
+    cwd = os.path.relpath(record.cwd, record.project) if record.directory else record.cwd
+    record = replace(record, project="", cwd=cwd)
     stdout.put_json({"acp_launch_session": EXPORTED, "record": asdict(record), "turns": [*map(asdict, turns)]})
 
 
@@ -207,11 +208,12 @@ def import_(
         raise UsageError(f"{file} {unfit}", fix=ours("session", "export", "NAME")) from None
     except (ValueError, RecursionError):
         raise UsageError(f"{file} is not an exported session", fix=ours("session", "export", "NAME")) from None
-    project = _project()
-    cwd = Path(os.path.normpath(Path(project, given.record.cwd)))
-    if not (cwd.is_relative_to(project) and real(cwd).is_relative_to(real(Path(project)))):
-        raise SessionError(f"the session works in {given.record.cwd}, outside of its project", fix="it stays there")
-    record = replace(given.record, project=project, cwd=str(cwd))
+    project, cwd = _project(), given.record.cwd
+    if given.record.directory:
+        cwd = os.path.normpath(Path(project, cwd))
+        if not (Path(cwd).is_relative_to(project) and real(Path(cwd)).is_relative_to(real(Path(project)))):
+            raise SessionError(f"the session works in {given.record.cwd}, outside of its project", fix="it stays there")
+    record = replace(given.record, project=project, cwd=cwd)
     check_session_name(record.name)
     with _registry() as registry:
         if registry.find(*record.key) is not None:

@@ -281,6 +281,17 @@ class Record(Struct, frozen=True):
     def key(self) -> Key:
         return self.project, self.profile, self.name
 
+    @property
+    def host(self) -> str:
+        """The other machine where it works, as `LaunchPlan.location` has it; empty for this one."""
+        host, is_named, _ = self.cwd.partition(":/")
+        return host if is_named and "/" not in host else ""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where it works, on this machine."""
+        return None if self.host else Path(self.cwd)
+
 
 class ExportedSession(Struct, frozen=True):
     """A session on its way to another machine: `cwd` of its record is relative to the project, which is empty."""
@@ -333,9 +344,10 @@ class Registry:
     def find(self, project: str, profile: str, name: str) -> Record | None:
         return self._first(f"WHERE {BY_KEY}", (project, profile, name))
 
-    def latest(self, project: str, profile: str) -> Record | None:
-        """Return the session used last, for `--continue`."""
-        return self._first(f"WHERE project = ? AND profile = ? {NEWEST_FIRST} LIMIT 1", (project, profile))
+    def latest(self, project: str, profile: str, root: str = "") -> Record | None:
+        """Return the session used last, for `--continue`, of those whose directory begins with `root`."""
+        where = f"WHERE project = ? AND profile = ? AND substr(cwd, 1, length(?)) = ? {NEWEST_FIRST} LIMIT 1"
+        return self._first(where, (project, profile, root, root))
 
     def list(
         self, project: str | None = None, profile: str | None = None, *, limit: int | None = None
@@ -463,7 +475,11 @@ def latest_name(registry: Registry, plan: "LaunchPlan") -> str:
     Raises:
         SessionError: there is none.
     """
-    record = registry.latest(str(plan.project), plan.profile)
+    root = plan.location.removesuffix(str(plan.directory)) + "/"  # of the machine
+    record = registry.latest(str(plan.project), plan.profile, root)
+    if record is None and (other := registry.latest(str(plan.project), plan.profile)):
+        what = f'no session of profile "{plan.profile}" works {plan.machine or "here"}, but "{other.name}" in {other.cwd}'
+        raise SessionError(what, fix=f"{_way_back(other, plan)}, or no --continue to start afresh")
     if record is None:
         usual = "run it once without --continue; acp-launch session list --all shows every session"
         raise SessionError(
@@ -492,19 +508,22 @@ def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool
         SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
     """
     record = registry.find(str(plan.project), plan.profile, name)
-    if record is not None and record.cwd != plan.location:
-        raise SessionError(
-            f'the session "{name}" works in {record.cwd}, this run in {plan.location}',
-            fix=f"{_way_back(record, plan)}, or {'no --continue' if latest else '--new'} to start afresh here",
-        )
+    if record is not None:
+        require_place(record, plan, f"{'no --continue' if latest else '--new'} to start afresh here")
     return record
+
+
+def require_place(record: Record, plan: "LaunchPlan", otherwise: str) -> None:
+    """Raise SessionError if a session works elsewhere than the plan; `otherwise` is another way out."""
+    if record.cwd != plan.location:
+        what = f'the session "{record.name}" works in {record.cwd}, this run in {plan.location}'
+        raise SessionError(what, fix=f"{_way_back(record, plan)}, or {otherwise}")
 
 
 def _way_back(record: Record, plan: "LaunchPlan") -> str:
     """Say how to work where a session does."""
-    host, _, directory = record.cwd.partition(":")
-    if not record.cwd.startswith("/"):
-        return f"write runtime: {{ssh: {{host: {host}, directory: {directory}}}}}"
+    if host := record.host:
+        return f"write runtime: {{ssh: {{host: {host}, directory: {record.cwd.removeprefix(f'{host}:')}}}}}"
     return "remove runtime.ssh" if plan.machine else f"--cwd {shlex.quote(record.cwd)}"
 
 

@@ -168,6 +168,61 @@ def test_a_server_of_an_editor_runs_here(launch: Launcher, small: Callable[..., 
         assert "'text': '5'" in editor.said() and str(state) in editor.said()
 
 
+def keeping(**sections: Json) -> Json:
+    """An agent that keeps its sessions, in an ssh in small."""
+    return {
+        "agent": {"command": sys.executable, "args": ["-m", "acp_launch.demo.agent"], "env": {"PYTHONPATH": str(ROOT)}},
+        "mcp_servers": {},
+        **sections,
+    }
+
+
+def test_every_verb_about_a_session_knows_on_which_machine_it_is(launch: Launcher, small: Callable[..., Path]) -> None:
+    state = small(**keeping())
+    for name in ("one", "two"):
+        assert launch("run", "p", f"echo {name}", "--session", name).code == 0
+    assert f"build1:{state}" in launch("session", "list").out.decode()
+    listed = json.loads(launch("session", "list", "p", "--agent", "--json").out)["sessions"]
+    assert [each["cwd"] for each in listed] == [str(state)] * 2
+    for words in (("--continue",), ("p", "--continue"), ("--session", "two")):
+        continued = launch("run", *words, "-o", "json", stdin=b"history")
+        assert continued.event("session") | {"name": "two", "how": "load"} == continued.event("session"), continued.err
+    exported = launch("session", "export", "two")
+    assert json.loads(exported.out)["record"]["cwd"] == f"build1:{state}"
+    assert launch("session", "rename", "one", "first").code == 0
+    assert launch("session", "rm", "two", "--local").code == 0
+    imported = launch("session", "import", "-", stdin=exported.out)
+    assert imported.code == 0, imported.err
+    for verb in ("close", "rm"):
+        done = launch("session", verb, "two")
+        assert done.code == 0 and "cannot" not in done.err, done.err
+    assert len(json.loads(launch("session", "list", "p", "--agent", "--json").out)["sessions"]) == 1
+
+
+def test_continue_chooses_among_the_sessions_of_the_place(launch: Launcher, small: Callable[..., Path]) -> None:
+    """And says where the others are; the agent here, and the one there, are not asked for a session they never had."""
+    state = small(**keeping())
+    assert launch("run", "p", "x", "--session", "there").code == 0
+    launch.profile("replayer", "2")
+    refused = launch("run", "p", "x", "--continue")
+    assert refused.code == 3, refused
+    assert f'no session of profile "p" works here, but "there" in build1:{state}\n' in refused.err
+    assert f"fix: write runtime: {{ssh: {{host: build1, directory: {state}}}}}, or no --continue" in refused.err
+    for verb in ("close", "rm"):
+        refused = launch("session", verb, "there")
+        assert refused.code == 3 and f'"there" works in build1:{state}, this run in {launch.project}' in refused.err
+        assert "or delete the session here: acp-launch session rm there --local" in refused.err
+    assert launch("run", "p", "x", "--session", "here").code == 0
+    small(**keeping())
+    found = launch("run", "p", "x", "--continue", "-o", "json")
+    assert found.event("session")["name"] == "there", found.err
+    refused = launch("session", "rm", "here")
+    assert refused.code == 3 and "fix: remove runtime.ssh" in refused.err
+    assert launch("session", "rm", "there").code == 0
+    refused = launch("run", "p", "x", "--continue")
+    assert f'no session of profile "p" works on build1, but "here" in {launch.project}\n' in refused.err
+
+
 DEMO = {"command": "python3", "args": ["-m", "acp_launch.demo.agent"]}
 
 
