@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -283,10 +283,9 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         first, settings = able[0], self.factory.settings
         bridged = [each.server for each in self.parts if each.planned is not None and offer.is_bridged(each.planned)]
         assert first.plan is not None
-        with (
-            verb_processes(settings, first.plan, "doctor", self.trace) as processes,
-            with_seat(PreparedPlan(first.plan, self.factory.secrets), settings, is_fixed=not bridged) as ready,
-        ):
+        ready = PreparedPlan(first.plan, self.factory.secrets)
+        seated = nullcontext(ready) if first.server else with_seat(ready, settings, is_fixed=not bridged)
+        with verb_processes(settings, first.plan, "doctor", self.trace) as processes, seated as ready:
             first = replace(first, plan=ready.plan)
             spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
 

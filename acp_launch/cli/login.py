@@ -14,14 +14,18 @@ from acp_launch.cli.verb import Argument, Option, TraceFile, Trust
 from acp_launch.console import stdout
 from acp_launch.console.ask import logins
 from acp_launch.console.ask.terminal import TerminalQuestions
-from acp_launch.console.stderr import DIM, AgentStderr, can_ask_user, say, tell
+from acp_launch.console.stderr import DIM, YELLOW, AgentStderr, can_ask_user, say, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.engine.loop import Interrupts
 from acp_launch.engine.prepared import PreparedPlan
 from acp_launch.errors import UsageError
+from acp_launch.plan.model import InContainer, LaunchPlan
+from acp_launch.plan.place import can_write
+from acp_launch.private import real
 from acp_launch.problem import ours
 from acp_launch.process.foreground import available
+from acp_launch.profile.agents import started
 from acp_launch.protocol.acp import AuthMethod, Offers
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import StartedLogin, begin, log_out, name_of, run_on_terminal
@@ -47,9 +51,28 @@ def login(
     if list_:
         _list(planned, as_json=as_json, trace=trace)
         return
+    if loss := _find_loss(planned.plan):
+        tell(f"{loss}: name what holds it in runtime.container.mounts, and agent.env.HOME", style=YELLOW)
     agent, used = _logged_in(planned, method, trace)
     tell(f'logged in to {agent} with "{used}"')
     say(f"    to use it: {ours('run', planned.plan.called)}")
+
+
+def _find_loss(plan: LaunchPlan) -> str:
+    """Say that a container, which ends with its launch, takes the login along; empty if what may hold it is mounted."""
+    where, home = plan.place, plan.agent.env.get("HOME")
+    if where is None or not isinstance(where.elsewhere, InContainer):
+        return ""
+    named = [mount for mount in where.mounts if (mount.access, mount.reason) == ("write", "write")]
+    if home is None:
+        return "" if named else "this login ends with the container"
+    agent = started(str(plan.agent.command), [each.display() for each in plan.agent.args])
+    holding = [Path(home.display(), each.removeprefix("~/")) for each in (agent.state if agent else ())]
+    if named if not holding else any(can_write(where, real(each)) for each in holding):
+        return ""
+    return (
+        f"this login ends with the container, which does not show {' and '.join(map(str, holding)) or home.display()}"
+    )
 
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:

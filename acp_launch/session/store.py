@@ -478,7 +478,8 @@ def latest_name(registry: Registry, plan: "LaunchPlan") -> str:
     root = plan.location.removesuffix(str(plan.directory)) + "/"  # of the machine
     record = registry.latest(str(plan.project), plan.profile, root)
     if record is None and (other := registry.latest(str(plan.project), plan.profile)):
-        what = f'no session of profile "{plan.profile}" works {plan.machine or "here"}, but "{other.name}" in {other.cwd}'
+        known = f'"{other.name}" in {other.cwd}'
+        what = f'no session of profile "{plan.profile}" works {plan.machine or "here"}, but {known}'
         raise SessionError(what, fix=f"{_way_back(other, plan)}, or no --continue to start afresh")
     if record is None:
         usual = "run it once without --continue; acp-launch session list --all shows every session"
