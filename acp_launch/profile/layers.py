@@ -93,7 +93,7 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 # a `null` in it is an item, and its items do not merge.
 MAX_IDLE = 100  # warnings; more would not help the user
 RULES = "rules"
-CONFINED = "runtime.confined"
+PLACES = ("confined", "container", "ssh")  # for an agent, the keys of `runtime`
 EXTENDS = "extends"
 
 
@@ -139,7 +139,7 @@ def relaxed_confinement(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
         if runtime is None:
             continue
         is_emptied = not isinstance(runtime[1].value, dict)
-        for kind in ("confined", "container", "ssh"):
+        for kind in PLACES:
             found = runtime if is_emptied else runtime[1].entries.get(kind)
             if found is None:
                 continue

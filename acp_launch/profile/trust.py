@@ -28,7 +28,7 @@ from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, find_doubt, hash_content, make_digest, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
-from acp_launch.profile.layers import CONFINED, Layer
+from acp_launch.profile.layers import PLACES, Layer
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import trusted as locked
 from acp_launch.regex import regex
@@ -160,7 +160,8 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return TrustState(label=loaded.label, how="own")
-    weakened = tuple(each.message for each in loaded.problems if each.path == CONFINED)
+    places = [f"runtime.{kind}" for kind in PLACES]
+    weakened = tuple(each.message for each in loaded.problems if each.path in places)
     files = {layer.label: layer.file for layer in foreign}
     return judge(claim_profile(loaded), settings, files, boundary(loaded.found.file), weakened)
 

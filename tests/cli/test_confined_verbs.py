@@ -95,24 +95,33 @@ def test_a_known_agent_keeps_its_state_without_a_word_in_the_profile(
     assert found == [f"{launch.env['HOME']}/{each}" for each in state]
 
 
+OFFLINE = {"network": "none"}
+IMAGE, MACHINE = {"image": "agents:1", **OFFLINE}, {"host": "build1", "directory": "/srv"}
+WEAKENED: list[tuple[str, Json | bool, Json | bool | None, str]] = [
+    ("confined", True, False, "the agent is not confined, as what this file extends asks"),
+    ("confined", OFFLINE, None, "the agent is not confined, as what this file extends asks"),
+    ("confined", OFFLINE, True, "the agent has the network, which what this file extends takes from it"),
+    ("confined", OFFLINE, {"network": "shared"}, "the agent has the network, which what this file"),
+    ("confined", OFFLINE, {"write": ["."]}, ""),
+    ("confined", False, True, ""),
+    ("container", IMAGE, None, "the agent is not in the container that what this file extends asks for"),
+    ("container", IMAGE, {"network": "default"}, "the agent has the network, which what this file extends"),
+    ("container", IMAGE, {"mounts": ["/usr/share"]}, "the agent has other mounts than what this file extends"),
+    ("ssh", MACHINE, None, "the agent is not on the machine that what this file extends names"),
+    ("ssh", MACHINE, {"host": "other"}, "the agent has another machine than what this file extends gives it"),
+]
+
+
 @pytest.mark.parametrize("how", ["child", "overlay"])
 def test_a_file_that_takes_the_confinement_away_is_shown_as_a_weakening(launch: Launcher, how: str) -> None:
-    offline = {"network": "none"}
-    for below, above, said in (
-        (True, False, "the agent is not confined, as what this file extends asks"),
-        (offline, None, "the agent is not confined, as what this file extends asks"),
-        (offline, True, "the agent has the network, which what this file extends takes from it"),
-        (offline, {"network": "shared"}, "the agent has the network, which what this file"),
-        (offline, {"write": ["."]}, ""),
-        (False, True, ""),
-    ):
-        launch.write({"agent": DEMO, "runtime": {"confined": below}}, name="_base" if how == "child" else "p")
+    for kind, below, above, said in WEAKENED:
+        launch.write({"agent": DEMO, "runtime": {kind: below}}, name="_base" if how == "child" else "p")
         upper = launch.project / ".acp-launch" / ("p.yaml" if how == "child" else "p.local.yaml")
         extends = {"extends": "./_base.yaml"} if how == "child" else {}
-        upper.write_text(json.dumps({**extends, "runtime": {"confined": above}}))
+        upper.write_text(json.dumps({**extends, "runtime": {kind: above}}))
         shown, checked = launch("trust", "p").err, launch("validate", "p").err
         assert (re.search(rf"^  weaker +{re.escape(said)}", shown, re.M) is not None) == bool(said)
-        assert (f"{upper.name}:" in checked and f"runtime.confined: warning: {said}" in checked) == bool(said)
+        assert (f"{upper.name}:" in checked and f"runtime.{kind}: warning: {said}" in checked) == bool(said)
 
 
 def test_what_a_confined_agent_may_see_is_shown_before_it_is_trusted(launch: Launcher) -> None:
