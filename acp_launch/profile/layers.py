@@ -52,7 +52,8 @@ class Extends(Struct, frozen=True):
 class ParsedLayer(Struct, frozen=True):
     """A layer and its parsed text. `document` is None if the text is empty, not a mapping, or from the cache.
 
-    `real` is the real path of its file, `parents` are the real paths of the files that it goes over.
+    `real` is the real path of its file, empty if the profile has no other; `parents` are those of the files that it
+    goes over.
     """
 
     layer: Layer

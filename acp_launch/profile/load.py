@@ -264,7 +264,10 @@ def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
     """Read the profile and all files that belong to it; `parse_layer` parses each text."""
     walk = _Walk(found, parse_layer)
     walk.profile()
-    return LayerSet(tuple(walk.parsed_layers), tuple(walk.problems), tuple(walk.absent_paths))
+    parts = walk.parsed_layers
+    if len(parts) > 1:  # a list of profiles asks the kernel for few paths
+        parts = [with_(part, real=os.path.realpath(part.layer.file)) for part in parts]
+    return LayerSet(tuple(parts), tuple(walk.problems), tuple(walk.absent_paths))
 
 
 class _Walk(Struct):
@@ -307,22 +310,23 @@ class _Walk(Struct):
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
                 below = (os.path.realpath(file),)
-                self.parsed_layers.append(with_(self.parse_layer(layer), real=os.path.realpath(overlay), parents=below))
+                self.parsed_layers.append(with_(self.parse_layer(layer), parents=below))
 
     def _visit(self, layer: Layer) -> None:
         part = self.parse_layer(layer)
         self.files += 1
         self.characters += len(layer.text)
         self.values += part.document.tree.size if part.document else 0
-        real, parents = os.path.realpath(layer.file), list[str]()
         if part.extends:
+            real, parents = os.path.realpath(layer.file), list[str]()
             self.done.add(real)
             self.trail[real] = layer.label
             for extends in part.extends:
                 if not self.full:
                     parents.append(self._follow(layer, extends))
             del self.trail[real]
-        self.parsed_layers.append(with_(part, real=real, parents=tuple(parents)))
+            part = with_(part, parents=tuple(parents))
+        self.parsed_layers.append(part)
 
     def _follow(self, child: Layer, extends: Extends) -> str:
         """Read a parent, unless it was read before; return its real path, empty if there is none."""
