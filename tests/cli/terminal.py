@@ -99,11 +99,20 @@ def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[
 def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, str]) -> Iterator[Process]:
     """Start a program whose controlling terminal this is; what still runs afterwards is killed.
 
-    Acp-launch comes from the fork server, unless a mark in its environment is to be seen in `/proc`.
+    Acp-launch, and a script in Python, come from the fork server, unless a mark in their environment is to be seen in
+    `/proc`.
     """
-    if [*argv[:3]] == ACP_LAUNCH and MARK not in env and forkserver.suits(env):
+    script = Path(argv[1]) if argv[0] == sys.executable and argv[1].endswith(".py") else None
+    if (script or [*argv[:3]] == ACP_LAUNCH) and MARK not in env and forkserver.suits(env):
         process: Process = forkserver.start(
-            argv[3:], env=env, cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal, has_terminal=True
+            argv[2 if script else 3 :],
+            env=env,
+            cwd=cwd,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            has_terminal=True,
+            program=script,
         )
     else:
         command = [sys.executable, "-I", "-S", "-c", BECOME, *argv]

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyte
 
 from acp_launch.interactive.screen import BEGIN, END
-from tests.cli.terminal import ACP_LAUNCH, Process, begun
+from tests.cli.terminal import Process, begun
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ def on_screen(
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-    if [*argv[:3]] != ACP_LAUNCH:
+    if argv[0] != sys.executable:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
     for name in {"COLUMNS", "LINES", *OUTER} - {*(env or {})}:
         environment.pop(name, None)
