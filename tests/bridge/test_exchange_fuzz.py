@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_launch.profile.model import Tools
@@ -15,7 +15,6 @@ from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZE, INITIALIZED, KILL
 
 pytestmark = pytest.mark.whole
 
-calm = settings(deadline=None, max_examples=100)
 SPICE = st.sampled_from(
     [b"[", b"]", b"{", b"}", b'"id":', b'"method":"', b'"result":', b"null", b"1e9", b'"\\ud800"', b",", b"\xff", b'"']
 )
@@ -61,7 +60,6 @@ STEPS = st.lists(
 )
 
 
-@calm
 @given(STEPS, st.sampled_from([Tools(), Tools(deny=("d*",))]))
 def test_nothing_that_is_said_breaks_us(steps: list[tuple[str, Any]], tools: Tools) -> None:
     talker = Talker(call=5, tools=tools)
@@ -86,7 +84,6 @@ TWICE = [  # a second handshake, and an answer to a call before it
 ]
 
 
-@calm
 @example(TWICE, True)
 @given(MIXED, st.booleans())
 def test_what_passes_quickly_is_what_passes(steps: list[tuple[str, Any]], is_introduced: bool) -> None:
@@ -106,7 +103,6 @@ def test_what_passes_quickly_is_what_passes(steps: list[tuple[str, Any]], is_int
 RAWS = st.one_of(RAW, RAW, st.lists(RAW, min_size=2, max_size=2).map(lambda parts: b"[" + b",".join(parts) + b"]"))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["agent", "server"]), RAWS), min_size=5, max_size=20), st.booleans())
 def test_no_line_breaks_us_nor_costs_the_next(lines: list[tuple[str, bytes]], is_restricted: bool) -> None:
     talker = Talker(call=5, tools=Tools(deny=("d*",)) if is_restricted else Tools()).introduced()
@@ -198,7 +194,6 @@ class Calls:
         self._is_doomed = False
 
 
-@calm
 @given(CALLS)
 def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[str]) -> None:
     calls = Calls()
@@ -210,7 +205,6 @@ def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[s
     assert answers == Counter(calls.asked)
 
 
-@calm
 @given(st.lists(MESSAGES, max_size=10), st.data())
 def test_however_the_pipe_cuts_them_the_lines_are_the_same(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(each + b"\n" for each in lines)

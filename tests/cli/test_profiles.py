@@ -275,13 +275,7 @@ def test_a_name_that_a_project_of_thousands_lacks_is_told_in_short(
     assert "p43, or 16 more that acp-launch list shows; or give" in answer.raised.fix
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("list", "run demo hello", "plan demo", "init x --agent claude", "import x --from claude"),
-        *("batch run b.yaml", "batch item d i"),
-    ],
-)
+@pytest.mark.parametrize("words", ["list", "run demo hello", "batch run b.yaml"])
 def test_a_current_directory_that_is_gone_is_said_so(launch: Launcher, words: str) -> None:
     """A machine that cannot: exit 3, whichever step asks for the directory first."""
     command = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'

@@ -16,7 +16,7 @@ from tests.cli.terminal import on_terminal
 from tests.patience import AS_USERS_WAIT, PATIENCE
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
-MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "6"))  # of a run, for each way of interrupting it
+MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "3"))  # of a run, for each way of interrupting it
 AWFUL = re.compile(r"Traceback|Exception ignored|Error:|lost sys|never awaited|never retrieved")
 
 

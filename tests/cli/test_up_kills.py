@@ -220,7 +220,7 @@ def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
         os.kill(host.pid, signal.SIGSTOP)
-        done = launch.forked("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="1")
+        done = launch.forked("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="0.2")
         assert done.code == 3
         assert (
             f"the host of p (pid {host.pid}) does not answer\n    fix: it may be stopped: kill -CONT {host.pid}"
@@ -232,7 +232,7 @@ def test_a_host_that_is_stopped_in_a_turn_is_named_and_the_agent_is_not_blamed(l
     launch.profile("cancellable")
     with up(launch) as host:
         named = f"the host of p (pid {host.pid}) is stopped (SIGSTOP)"
-        with launch.start("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="1") as running:
+        with launch.start("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="0.2") as running:
             running.complains("execute: Long work")
             os.kill(host.pid, signal.SIGSTOP)
             running.complains(f"acp-launch: {named}: kill -CONT {host.pid}; or end it: acp-launch down p")

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.mcp.message import ProtocolInfo
@@ -26,7 +26,6 @@ from tests.mcp.eras import (
 
 pytestmark = pytest.mark.whole
 
-calm = settings(deadline=None, max_examples=150)
 CHOICE = st.integers(0, 5)
 WHATS = ["ask", "ask", "answer", "answer", "reply", "cancel"]
 STEPS = st.lists(st.tuples(st.sampled_from(WHATS), CHOICE))
@@ -121,7 +120,6 @@ class Play:
         assert not [id for id, count in self.answered.items() if count > 1 and id not in self.cancelled]
 
 
-@calm
 @given(STEPS, st.booleans())
 def test_an_agent_with_a_handshake_on_a_stateless_server(steps: list[tuple[str, int]], is_known: bool) -> None:
     eras = Eras(ProtocolInfo("modern")).says(INITIALIZE) if is_known else Eras().refuses(refuse("i", -32601))
@@ -147,7 +145,6 @@ LINES = rawjson.messages(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from(["agent", "server"]), LINES), min_size=3, max_size=25),
     st.booleans(),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.errors import (
@@ -380,7 +380,6 @@ WIRE = rawjson.messages(
 
 
 @pytest.mark.whole
-@settings(deadline=None, max_examples=60)
 @given(st.lists(WIRE, max_size=12))
 @looped
 async def test_nothing_an_agent_writes_breaks_us(lines: list[bytes]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.console.ask import forms
@@ -257,7 +257,6 @@ async def test_a_cancelled_question_frees_the_floor() -> None:
 KINDS = st.sampled_from(["text", "number", "integer", "boolean"])
 
 
-@settings(max_examples=100)
 @given(st.lists(st.text(max_size=6), max_size=12), st.lists(KINDS, max_size=3), st.sampled_from(["s", "d", "c"]))
 def test_whatever_is_typed_it_ends_with_an_answer(typed: list[str], kinds: list[Any], key: str) -> None:
     """An answer that is not understood is asked for again; Escape is always there."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.console.ask import links
@@ -184,7 +184,6 @@ def test_an_address_that_would_carry_a_secret_away_is_declined(
     ]
 
 
-@settings(max_examples=150)
 @given(st.text(max_size=30) | st.text("htps:/@[].%#?\\ü1-", max_size=20).map(lambda text: f"https://{text}"))
 def test_any_text_is_an_address_or_is_none(url: str) -> None:
     """And reading one again changes nothing."""

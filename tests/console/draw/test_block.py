@@ -6,7 +6,7 @@ import sys
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -139,7 +139,6 @@ def test_an_escape_is_seen_as_what_it_is() -> None:
     assert seen("a \x1b[2J b \u202e c &#x202e; d") == "a \\x1b[2J b \\u202e c \\u202e d"
 
 
-@settings(max_examples=100)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.integers(1, 30))
 def test_whatever_it_is_it_is_drawn_within_the_width_of_the_terminal(text: str, width: int) -> None:
     console = Console(width=width, height=10, force_terminal=True, color_system="256", highlight=False)

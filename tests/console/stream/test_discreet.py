@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -337,7 +337,6 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@settings(max_examples=100)
 @given(SECRETS, st.data())
 def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.DataObject) -> None:
     """Events keep their number and their order, and without a form they are the very objects that came.

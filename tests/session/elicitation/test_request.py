@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acp_launch.session.elicitation import (
@@ -331,7 +331,6 @@ CHECKED = jsonschema.FormatChecker(["email", "date"])
 
 
 @pytest.mark.whole
-@settings(max_examples=100)
 @given(SCHEMAS, st.data())
 def test_whatever_is_accepted_is_valid_against_what_was_asked(schema: dict[str, Any], data: st.DataObject) -> None:
     params = asked(schema)
@@ -371,7 +370,6 @@ HOSTILE = st.recursive(
 
 
 @pytest.mark.whole
-@settings(max_examples=150)
 @given(st.dictionaries(MEMBERS, HOSTILE, max_size=5), st.text(max_size=10))
 def test_any_schema_is_read_or_refused_and_any_text_is_judged(schema: dict[str, Any], text: str) -> None:
     try:
