@@ -408,8 +408,8 @@ def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
 
 
 def test_without_a_socket_it_says_so(bench: Bench) -> None:
-    assert ending(bench.start(str(bench.path) + ".gone", "github")) == (1, REFUSED)
-    assert ending(bench.start("/" + 200 * "x", "github")) == (1, REFUSED)
+    started = [bench.start(path, "github") for path in (f"{bench.path}.gone", "/" + 200 * "x")]
+    assert [ending(each) for each in started] == [(1, REFUSED)] * 2
 
 
 def test_a_socket_without_a_listener_is_reported(bench: Bench) -> None:

@@ -96,12 +96,15 @@ def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[
 
 
 @contextmanager
-def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, str]) -> Iterator[Process]:
+def begun(
+    argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, str], stdout: int | None = None
+) -> Iterator[Process]:
     """Start a program whose controlling terminal this is; what still runs afterwards is killed.
 
     Acp-launch, and a script in Python, come from the fork server, unless a mark in their environment is to be seen in
     `/proc`.
     """
+    out = terminal if stdout is None else stdout
     script = Path(argv[1]) if argv[0] == sys.executable and argv[1].endswith(".py") else None
     if (script or [*argv[:3]] == ACP_LAUNCH) and MARK not in env and forkserver.suits(env):
         process: Process = forkserver.start(
@@ -109,7 +112,7 @@ def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, st
             env=env,
             cwd=cwd,
             stdin=terminal,
-            stdout=terminal,
+            stdout=out,
             stderr=terminal,
             has_terminal=True,
             program=script,
@@ -117,7 +120,7 @@ def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, st
     else:
         command = [sys.executable, "-I", "-S", "-c", BECOME, *argv]
         process = subprocess.Popen(
-            command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=dict(env), start_new_session=True
+            command, stdin=terminal, stdout=out, stderr=terminal, cwd=cwd, env=dict(env), start_new_session=True
         )
     os.close(terminal)
     with process:

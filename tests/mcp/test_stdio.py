@@ -31,6 +31,7 @@ from acp_launch.mcp.client import (
     shake_hands,
 )
 from acp_launch.mcp.message import LogMessage, Progress
+from acp_launch.process import child
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 from acp_launch.rpc import StdioTransport
@@ -64,9 +65,9 @@ def visit(
         command = [sys.executable, "-I", "-S", str(ROOT / "tests" / "servers" / f"{temper}.py"), *arguments]
         async with (
             asyncio.timeout(PATIENCE),
-            attach(spawn(command, env=dict(os.environ), cwd=ROOT)) as child,
+            attach(spawn(command, env=dict(os.environ), cwd=ROOT)) as server,
             McpConnection(
-                "x", StdioTransport(child), McpClient([ROOT]), ear, lambda *_: None, max_line=max_line
+                "x", StdioTransport(server), McpClient([ROOT]), ear, lambda *_: None, max_line=max_line
             ).running() as connection,
         ):
             return await story(connection)
@@ -111,8 +112,15 @@ def failed(mode: str, *, limit: float = PATIENCE, max_line: int = 64 << 20) -> L
     ],
 )
 def test_a_failed_handshake_says_what_the_server_did(
-    mode: str, kind: type[LaunchError], message: str, fix: str, detail: tuple[str, ...]
+    mode: str,
+    kind: type[LaunchError],
+    message: str,
+    fix: str,
+    detail: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if mode == "closes":
+        monkeypatch.setattr(child, "REAP_TIMEOUT", SHORT)
     error = failed(mode)
     assert type(error) is kind
     assert (error.message, error.fix, error.detail) == (f'the MCP server "x" {message}', fix, detail)

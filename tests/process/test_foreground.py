@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from acp_launch.errors import MachineError
 from acp_launch.process.foreground import TIDY, available, foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import read_all
-from tests.cli.terminal import BECOME, Terminal
+from tests.cli import forkserver
+from tests.cli.terminal import Terminal, begun
 from tests.patience import PATIENCE
 
 from .launches import bury, gone
@@ -27,25 +27,22 @@ from .liveness import CHILDREN, Liveness, program
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fork_server() -> None:
+    """It outlives the tests."""
+    forkserver.completed(["--version"], env=os.environ, cwd=Path.cwd())
+
+
 @contextmanager
 def on_pty(*argv: str, alive: Liveness, stdout: int | None = None, **env: str) -> Iterator[Terminal]:
     ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", BECOME, *argv],
-        stdin=theirs,
-        stdout=theirs if stdout is None else stdout,
-        stderr=theirs,
-        env={**os.environ, **alive.env, "TERM": "xterm", **env},
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
+    environment = {**os.environ, **alive.env, "TERM": "xterm", **env}
+    with begun(argv, theirs, cwd=Path.cwd(), env=environment, stdout=stdout) as process:
         yield Terminal(ours, process)
-    finally:
         process.kill()
         process.wait(PATIENCE)
-        os.close(ours)
-        bury()
+    os.close(ours)
+    bury()
 
 
 def lender(state: Path, argv: Sequence[str]) -> list[str]:

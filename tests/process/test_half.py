@@ -446,8 +446,13 @@ def test_the_login_shell_tells_where_programs_are(start: Start, shell: Shell) ->
 
 
 @pytest.mark.parametrize("profile", ["exit 1\n", "exec sleep 1000\n"])
-def test_a_login_shell_that_does_not_tell_is_named_and_ended(start: Start, shell: Shell, profile: str) -> None:
-    line = start(["echo", "hello"], login_path=True, own_env=shell(profile))
+def test_a_login_shell_that_does_not_tell_is_named_and_ended(
+    start: Start, shell: Shell, tmp_path: Path, profile: str
+) -> None:
+    quick = tmp_path / "half.py"
+    quick.write_text((BRIDGE / "half.py").read_text().replace("LOGIN_SECONDS = 5.0", "LOGIN_SECONDS = 0.5"))
+    half = [*PYTHON[:-1], str(quick)]
+    line = start(["echo", "hello"], login_path=True, own_env=shell(profile), half=half)
     assert line.ending() == (0, b"hello\n", b"acp-launch: no PATH came from the login shell on build1\n")
 
 
