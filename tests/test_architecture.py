@@ -129,10 +129,16 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All that a module is made of; each of these tests looks for something else in it."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Every module named in an import, lazy ones included."""
     found: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -242,8 +248,8 @@ def test_few_places_ask_which_kind_of_front_it_is() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
         for path in MODULES
-        for node in ast.walk(parsed(path))
-        if asks_for_kind(node) and isinstance(node, ast.expr)
+        for node in nodes(path)
+        if isinstance(node, ast.expr) and asks_for_kind(node)
     ]
     assert len(found) == FRONT_KINDS, found
 
@@ -267,7 +273,7 @@ def test_fewer_functions_have_a_participle_for_their_whole_name() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {each.name}"
         for path in MODULES
-        for each in ast.walk(parsed(path))
+        for each in nodes(path)
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(each.name)
     ]
     assert len(found) <= PARTICIPLES, "rename some, and lower the ceiling"
@@ -281,7 +287,7 @@ def test_fewer_public_classes_share_a_name() -> None:
     names = Counter(
         each.name
         for path in MODULES
-        for each in ast.walk(parsed(path))
+        for each in nodes(path)
         if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
     )
     assert sum(count > 1 for count in names.values()) <= NAMESAKES, "rename some, and lower the ceiling"
@@ -323,9 +329,10 @@ REASONS = {
 }
 
 
+@cache
 def borders(path: Path) -> int:
     """The imports inside functions of a module."""
-    functions = [each for each in ast.walk(parsed(path)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [each for each in nodes(path) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
     return len({node for each in functions for node in ast.walk(each) if isinstance(node, ast.Import | ast.ImportFrom)})
 
 
@@ -383,12 +390,6 @@ def test_the_version_imports_no_command_line() -> None:
     assert not {"typer", "click", *HEAVY} & loaded("--version")
 
 
-def test_a_run_of_an_agent_that_is_not_confined_knows_nothing_of_places() -> None:
-    own = {f"acp_launch.plan.{name}" for name in ("place", "confinement", "exposure", "installation")}
-    assert all((PACKAGE / "plan" / f"{name.rpartition('.')[2]}.py").exists() for name in own)
-    assert not own & loaded("run", "demo", "add 2 3")
-
-
 # Who turns a Secret back into text. Two of them use it: for a child's environment, and for what servers are sent.
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
@@ -419,7 +420,7 @@ def calls(path: Path, name: str) -> bool:
     """Whether the module calls a method of this name."""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
     )
 
 
@@ -451,8 +452,9 @@ def test_what_others_say_has_few_ways_to_a_terminal() -> None:
     def writes(path: Path) -> bool:
         return any(
             isinstance(node, ast.Attribute)
+            and node.attr in ("write", "buffer", "echo")
             and ast.unparse(node) in ("sys.stdout.write", "sys.stdout.buffer", "sys.stderr.write", "typer.echo")
-            for node in ast.walk(parsed(path))
+            for node in nodes(path)
         )
 
     modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES if place(path) != "demo"}
@@ -498,6 +500,8 @@ def changes_files(node: ast.AST, flags: set[str]) -> bool:
     """Whether this calls what changes a file by its path. `flags` are names of flags that open a file for writing."""
     if not isinstance(node, ast.Call) or any((each.arg or "").endswith("dir_fd") for each in node.keywords):
         return False
+    if not re.fullmatch(f"open|replace|rename|{CHANGES}", getattr(node.func, "attr", getattr(node.func, "id", ""))):
+        return False
     called, words = ast.unparse(node.func), [ast.unparse(each) for each in (*node.args, *node.keywords)]
     owner, _, name = called.rpartition(".")
     match name:
@@ -508,14 +512,13 @@ def changes_files(node: ast.AST, flags: set[str]) -> bool:
             return any(re.fullmatch("(?:mode=)?'[rbt]*[wax+][rbt+]*'", word) for word in words) and words[0] != "1"
         case "replace" | "rename":  # a text has two arguments for the first one
             return owner == "os" or (bool(owner) and len(words) == len(node.args) == 1)
-    return not re.search(NAMESAKE_OWNERS, owner) and re.fullmatch(CHANGES, name) is not None
+    return not re.search(NAMESAKE_OWNERS, owner)
 
 
 def change_files(path: Path) -> bool:
-    nodes = list(ast.walk(parsed(path)))
-    named = (each for each in nodes if isinstance(each, ast.Assign) and FLAGS.search(ast.unparse(each.value)))
+    named = (each for each in nodes(path) if isinstance(each, ast.Assign) and FLAGS.search(ast.unparse(each.value)))
     flags = {ast.unparse(each.targets[0]) for each in named}
-    return any(changes_files(each, flags) for each in nodes)
+    return any(changes_files(each, flags) for each in nodes(path))
 
 
 def test_what_a_project_may_have_laid_a_link_to_is_written_by_one_door() -> None:
@@ -563,22 +566,31 @@ def test_what_reads_or_goes_by_the_door_is_not_taken_for_another_way(line: str) 
 
 
 SECRETIVE = {"keyring", "secretstorage", "jeepney", "cryptography", "pydantic", "pydantic_settings", "ruamel.yaml"}
+UNUSED = (  # by a run that is neither confined, elsewhere, traced nor a batch, shares no server, and has no session
+    *("acp_launch.batch", "acp_launch.interactive", "acp_launch.trace", "distributed", "dask", "prompt_toolkit"),
+    *(f"acp_launch.plan.{name}" for name in ("confinement", "elsewhere", "exposure", "installation", "place")),
+    *("acp_launch.app.serverhost", "acp_launch.bridge.multiplexer", "acp_launch.plan.shared"),
+    *("acp_launch.served.serverhost", "acp_launch.served.shared"),
+)
 
 
-def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> None:
+def test_a_run_imports_only_what_it_uses() -> None:
     """The second time the profile is known, and nothing is validated either."""
-    run = ["run", "demo", "help", "--output", "quiet"]
-    assert not {"keyring", "secretstorage", "cryptography", "pydantic_settings"} & loaded(*run)
-    assert not SECRETIVE & loaded(*run)
+    for name in UNUSED:
+        path = PACKAGE.parent / name.replace(".", "/")
+        assert not name.startswith("acp_launch") or path.is_dir() or path.with_suffix(".py").is_file(), name
+    first = loaded("run", "demo", "add 2 3", "--output", "json")
+    assert not {"keyring", "secretstorage", "cryptography", "pydantic_settings"} & first
+    second = loaded("run", "demo", "add 2 3", "--output", "text")
+    assert not SECRETIVE & second
+    assert not [name for name in first | second if name.startswith(UNUSED)]
 
 
 LOGINS = ("aiohttp", "acp_launch.oauth")
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("mcp", "list", "demo"), ("mcp", "tools", "demo", "notes"), ("plan", "demo"), ("list",)],
-    ids=" ".join,
+    "arguments", [("mcp", "list", "demo"), ("mcp", "tools", "demo", "notes"), ("list",)], ids=" ".join
 )
 def test_only_what_concerns_a_login_imports_its_code(arguments: tuple[str, ...]) -> None:
     assert not [name for name in loaded(*arguments) if name.startswith(LOGINS)]
@@ -602,12 +614,13 @@ UNNEEDED = {
 }  # where all is well
 
 
-@pytest.mark.parametrize("verb", ["validate", "plan"])
-def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_second_time_no_yaml(verb: str) -> None:
+def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_second_time_no_yaml() -> None:
     """docs/internals.md "Budgets"."""
+    unknown, *known = (loaded(verb, "demo") for verb in ("plan", "plan", "validate"))
     lighter = {*UNNEEDED, "asyncio", "sqlite3", "ssl", "subprocess"}
-    assert not lighter & loaded(verb, "demo")
-    assert not {*lighter, "ruamel.yaml", "acp_launch.document.yaml"} & loaded(verb, "demo")
+    assert not lighter & unknown.union(*known)
+    assert not {"ruamel.yaml", "acp_launch.document.yaml"} & set().union(*known)
+    assert not [name for name in unknown if name.startswith(LOGINS)]
 
 
 def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> None:
@@ -621,23 +634,6 @@ def test_only_a_session_of_a_user_and_a_hidden_prompt_import_prompt_toolkit() ->
     for path in MODULES:
         if place(path) != "interactive" and path.name != "hidden_input.py":
             assert not [name for name in imports(path) if name.split(".")[0] == "prompt_toolkit"], path
-    run = loaded("run", "demo", "help", "--output", "text")
-    assert not [name for name in run if name.startswith(("prompt_toolkit", "acp_launch.interactive"))]
-
-
-def test_a_run_that_shares_no_server_imports_nothing_of_it() -> None:
-    run = loaded("run", "demo", "add 1 2", "--output", "quiet")
-    assert not [name for name in run if name.endswith(("shared", "serverhost", "multiplexer"))]
-
-
-def test_only_a_run_that_is_traced_imports_the_trace() -> None:
-    """Without `--trace`, none of its code is on the way of a message."""
-    assert "acp_launch.trace" not in loaded("run", "demo", "add 1 2", "--output", "quiet")
-
-
-def test_a_run_imports_nothing_of_batches() -> None:
-    run = loaded("run", "demo", "add 1 2", "--output", "json")
-    assert not [name for name in run if name.startswith(("acp_launch.batch", "distributed", "dask"))]
 
 
 def test_importing_the_package_costs_nothing() -> None:

@@ -13,7 +13,7 @@ from acp_launch.interactive.commands import ALIASES, COMMANDS
 from acp_launch.registry.index import NAMING, VALUED
 from tests.cli.verbs import commands as verbs
 from tests.fixes import PLAIN, commands, fault
-from tests.test_architecture import MODULES, PACKAGE, place
+from tests.test_architecture import MODULES, PACKAGE, nodes, place
 
 ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
@@ -43,10 +43,10 @@ FOREIGN = {
 TEXTS = [path for path in MODULES if place(path) != "demo" and path != PAGE]
 
 
-def strings(tree: ast.Module) -> Iterator[str]:
+def strings(path: Path) -> Iterator[str]:
     """Every text of a module that is no docstring, with `ANY` for what is filled in."""
-    passed = {id(node) for outer in ast.walk(tree) for node in _not_alone(outer)}
-    for node in ast.walk(tree):
+    passed = {id(node) for outer in nodes(path) for node in _not_alone(outer)}
+    for node in nodes(path):
         if id(node) not in passed:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
@@ -81,7 +81,7 @@ def _word(node: ast.expr) -> str:
 
 @functools.cache
 def told(path: Path) -> list[str]:
-    text = list(strings(ast.parse(path.read_text())))
+    text = list(strings(path))
     name = str(path.relative_to(PACKAGE).with_suffix(""))
     if name in VERBS:
         text = [each.replace(f"acp-launch {ANY}", f"acp-launch {verb}") for each in text for verb in VERBS[name]]

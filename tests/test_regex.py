@@ -4,15 +4,13 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import acp_launch
 from acp_launch.regex import regex
+from tests.test_architecture import MODULES, PACKAGE, parsed
 
-PACKAGE = Path(acp_launch.__file__).parent
-MODULES = [path for path in PACKAGE.rglob("*.py") if "demo" not in path.parts and path.stem != "__main__"]
+COMPILING = [path for path in MODULES if "demo" not in path.parts and path.stem != "__main__"]
 
 
 def test_it_is_used_as_a_compiled_one_is() -> None:
@@ -52,18 +50,18 @@ def calls(name: str, nodes: Iterator[ast.AST]) -> list[ast.Call]:
 
 
 def test_no_module_compiles_one_when_it_is_imported() -> None:
-    assert [path for path in MODULES if calls("re.compile", at_import_time(ast.parse(path.read_text())))] == []
+    assert [path for path in COMPILING if calls("re.compile", at_import_time(parsed(path)))] == []
 
 
 def test_every_one_of_a_module_can_be_compiled() -> None:
     found = 0
-    for path in [path for path in MODULES if "regex(" in path.read_text() and path.stem != "regex"]:
+    for path in [path for path in COMPILING if "regex(" in path.read_text() and path.stem != "regex"]:
         name = ".".join(("acp_launch", *path.relative_to(PACKAGE).with_suffix("").parts))
         module = importlib.import_module(name)
-        written = calls("regex", at_import_time(ast.parse(path.read_text())))
+        written = calls("regex", at_import_time(parsed(path)))
         names = {"regex": regex, "re": re, **vars(module)}
         for call in written:
             arguments = [eval(ast.unparse(each), names) for each in call.args]
             assert re.compile(*arguments).groups >= 0
         found += len(written)
-    assert found > len(MODULES) / 4
+    assert found > len(COMPILING) / 4

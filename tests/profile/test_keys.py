@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
@@ -35,6 +35,7 @@ from acp_launch.profile.load import Loaded, load
 from acp_launch.profile.model import Container, Match, Ssh, StdioServer
 from acp_launch.profile.rules import ANSWERS, broken
 from tests.patience import PATIENCE
+from tests.test_architecture import nodes
 
 PACKAGE = Path(acp_launch.__file__).parent
 Pattern = tuple[str, ...]
@@ -132,22 +133,19 @@ def written(path: Pattern) -> tuple[dict[str, Any], dict[str, Any], str]:
 
 def loaded(directory: Path, plain: object) -> Loaded:
     (directory / "p.yaml").write_text(json.dumps(plain))
-    return load(Found("p", directory / "p.yaml", directory, "project"), cache=directory / "cache")
+    return load(Found("p", directory / "p.yaml", directory, "project"))
 
 
 PLACE = re.compile(r"p\.yaml:\d+(:\d+)?")
 
 
-def install_program(folder: Path, name: str) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("#!/bin/sh\n")
-    (folder / name).chmod(0o755)
-
-
 def planned(profile: Loaded, directory: Path) -> tuple[LaunchPlan, Resolved]:
     programs = directory.parent / f"{directory.name}-bin"  # outside of the project
-    for name in ("podman", "docker", "ssh"):
-        install_program(programs, name)
+    if not programs.exists():
+        programs.mkdir()
+        for name in ("podman", "docker", "ssh"):
+            (programs / name).write_text("#!/bin/sh\n")
+            (programs / name).chmod(0o755)
     environ = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(directory), "TERM": "xterm"}
     resolved = resolve(profile, cwd=directory / "elsewhere", environ=environ)
     plan = resolved.plan or resolved.draft
@@ -192,7 +190,7 @@ def read_names() -> frozenset[str]:
     for file in PACKAGE.rglob("*.py"):
         if file.relative_to(PACKAGE).parts[0] in OWN or file == PACKAGE / "plan/model.py":
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes(file):
             if isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -200,12 +198,11 @@ def read_names() -> frozenset[str]:
     return frozenset(found)
 
 
-def find_faults(directory: Path) -> list[str]:
-    """What is wrong with the keys of the profile and their rows."""
+def find_faults(directory: Path, names: Collection[str] = ()) -> list[str]:
+    """What is wrong with the keys of the profile, or those of these names, and their rows."""
     (directory / "elsewhere").mkdir()
-    return [
-        f"{'.'.join(path)}: {fault}" for path, hint in leaves().items() for fault in faults_of(directory, path, hint)
-    ]
+    wanted = {path: hint for path, hint in leaves().items() if not names or path[-1] in names}
+    return [f"{'.'.join(path)}: {fault}" for path, hint in wanted.items() for fault in faults_of(directory, path, hint)]
 
 
 def faults_of(directory: Path, path: Pattern, hint: Any) -> Iterator[str]:
@@ -235,50 +232,43 @@ def test_each_row_is_of_a_key_and_its_words_are_of_those_below_it() -> None:
     assert {*KEYS, *(f"{name}.{below}" for name, row in KEYS.items() for below in row.worded)} <= known
 
 
-FIELDS = {
-    "workspace": "class Workspace(Shape, frozen=True, kw_only=True):\n",
-    "mcp_servers.*": "class StdioOptions(Server, frozen=True, kw_only=True):\n",
-    "mcp_servers.*.oauth": "class LoginOptions(Shape, frozen=True, kw_only=True):\n",
-    "agent.timeouts": "class Timeouts(Shape, frozen=True, kw_only=True):\n",
-    "permissions.rules.allow": "class Match(Shape, frozen=True, kw_only=True):\n",
+DECLARED = {  # in which class of the model each is declared that nothing else knows of, and where users would write it
+    "umask_of_all": ("Workspace(Shape", "workspace"),
+    "umask_of_servers": ("StdioOptions(Server", "mcp_servers.*"),
+    "umask_of_logins": ("LoginOptions(Shape", "mcp_servers.*.oauth"),
+    "umask_of_time": ("Timeouts(Shape", "agent.timeouts"),
+    "umask_of_rules": ("Match(Shape", *(f"permissions.rules.{answer}" for answer in ANSWERS)),
+    "umask_of_references": ("StdioServer(StdioOptions", "mcp_servers.*"),  # which a plan has to name
 }
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("above", FIELDS)
-def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path, above: str) -> None:
-    named = [above] if "rules" not in above else [f"permissions.rules.{answer}" for answer in ANSWERS]
-    assert declared_faults(tmp_path, above, FIELDS[above]) == {f"{each}: nothing reads it" for each in named}
-
-
-def test_a_key_of_servers_with_references_is_found_until_their_plan_has_it(tmp_path: Path) -> None:
-    opening = "class StdioServer(StdioOptions, frozen=True, kw_only=True):\n"
-    assert declared_faults(tmp_path, "mcp_servers.*", opening) == {
-        "mcp_servers.*: nothing reads it",
-        "mcp_servers.*: plan does not show it",
-        "mcp_servers.*: plan --json does not show it",
-        "mcp_servers.*: launches share a server whatever it is",
-    }
-
-
-def declared_faults(tmp_path: Path, above: str, opening: str) -> set[str]:
-    """The faults, with the name above, on a copy of the package in which a key is declared and nothing else done."""
+def test_a_key_that_does_nothing_is_found_and_shown_all_the_same(tmp_path: Path) -> None:
+    """On a copy of the package in which keys are declared and nothing else is done."""
     shutil.copytree(PACKAGE, tmp_path / "acp_launch", ignore=shutil.ignore_patterns("__pycache__"))
     model = tmp_path / "acp_launch/profile/model.py"
-    declared = "Duration = Duration(22)" if above.endswith("timeouts") else 'str = "022"'
     text = model.read_text()
-    assert text.count(opening) == 1
-    model.write_text(text.replace(opening, f"{opening}    umask_of_all: {declared}\n"))
+    for key, (name, *_) in DECLARED.items():
+        opening = f"class {name}, frozen=True, kw_only=True):\n"
+        assert text.count(opening) == 1
+        field = "Duration = Duration(22)" if key == "umask_of_time" else 'str = "022"'
+        text = text.replace(opening, f"{opening}    {key}: {field}\n")
+    model.write_text(text)
     code = (
         f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(PACKAGE.parent)!r}]\n"
         "from pathlib import Path\nfrom tests.profile import test_keys\n"
         f"assert test_keys.PACKAGE == Path({str(tmp_path / 'acp_launch')!r})\n"
-        f"print(*test_keys.find_faults(Path({str(tmp_path)!r})), sep='\\n')"
+        f"print(*test_keys.find_faults(Path({str(tmp_path)!r}), {{*test_keys.DECLARED}}), sep='\\n')"
     )
     words, environ = [sys.executable, "-c", code], {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 0, ended.stderr
-    return {line.replace(".umask_of_all", "") for line in ended.stdout.splitlines() if "umask_of_all" in line}
+    reference = "mcp_servers.*.umask_of_references"
+    assert {*ended.stdout.splitlines()} == {
+        *(f"{above}.{key}: nothing reads it" for key, (_, *places) in DECLARED.items() for above in places),
+        f"{reference}: plan does not show it",
+        f"{reference}: plan --json does not show it",
+        f"{reference}: launches share a server whatever it is",
+    }
 
 
 def server_rows() -> list[str]:
