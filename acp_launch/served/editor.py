@@ -163,6 +163,7 @@ class EditorConnection(EditorLines):
             **dict.fromkeys(CLOSING, self._close_session),
             **dict.fromkeys(SETTING, partial(self._in_session, EditorSession.set)),
             "session/prompt": partial(self._in_session, EditorSession.prompt),
+            **({"session/list": self._list_sessions} if launch.plan.machine else {}),
         }
 
     async def run(self) -> None:
@@ -379,6 +380,14 @@ class EditorConnection(EditorLines):
         if before is not None:
             before.left.set()
             await before.gone.wait()
+
+    def _list_sessions(self, request: EditorRequest) -> None:
+        """List those of an agent on another machine, which has another directory than the editor."""
+        plan, wanted = self.agent.launch.plan, acp.text(request.params.get("cwd"))
+        there, here = str(plan.directory), wanted or str(plan.cwd)
+        if wanted:
+            request.line = splice.replaced(request.line, ("params", "cwd"), splice.written(there))
+        self.pass_on(request, lambda answer: self.finish(request, handshake.edit_list(answer.line, there, here)))
 
     def _close_session(self, request: EditorRequest) -> None:
         """Let a session's servers go once the agent has closed it."""

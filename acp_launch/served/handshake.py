@@ -1,5 +1,6 @@
 """
-The edits of `initialize`: methods that the profile keeps from the agent, and additions to the agent's answer. Pure.
+The edits of `initialize`: methods that the profile keeps from the agent, and additions to the agent's answer; and of
+`session/list` for an agent on another machine. Pure.
 """
 
 import sys
@@ -67,6 +68,17 @@ def edit_answer(line: bytes, profile: str) -> bytes:
     for kind in ("http", "sse"):
         line = _with(line, ("result", "agentCapabilities", "mcpCapabilities"), kind, True)
     return _with(line, ("result", "_meta"), META, {"name": META, "version": __version__, "profile": profile})
+
+
+def edit_list(line: bytes, there: str, here: str) -> bytes:
+    """Edit the agent's list of sessions: those of its directory `there` are, for the editor, in its own."""
+    place = splice.at(line, ("result", "sessions"))
+    listed = acp.sequence(acp.decoded(line[slice(*place)])) if place else ()
+    spans = splice.elements(line, place[0]) if place and listed else ()
+    for (start, end), each in reversed(list(zip(spans, listed, strict=True))):
+        if acp.mapping(each).get("cwd") == there:
+            line = line[:start] + splice.replaced(line[start:end], ("cwd",), written(here)) + line[end:]
+    return line
 
 
 def _with_methods(line: bytes, methods: Sequence[object], profile: str) -> bytes:

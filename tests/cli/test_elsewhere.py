@@ -9,12 +9,15 @@ from typing import Any, Literal
 
 import pytest
 
+from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND
 from tests.cli.launcher import DEMO_SERVER, ROOT, Ended, Launcher
+from tests.cli.serving import serving
 from tests.process.engines import small_engine
 from tests.process.liveness import liveness
 
 AGENTS = ROOT / "tests" / "agents"
 KINDS = ("container", "ssh")
+DEMO = {"args": ["-m", "acp_launch.demo.agent"], "env": {"PYTHONPATH": str(ROOT)}}
 
 
 class Elsewhere:
@@ -108,3 +111,53 @@ def test_a_login_that_a_container_takes_along_is_told(
         assert fill(said) in done.err
     else:
         assert "ends with" not in done.err
+
+
+def test_an_editor_has_its_own_directory_and_the_agent_the_one_there(launch: Launcher, place: Elsewhere) -> None:
+    """And no request of the agent about a file, or a command, reaches the machine of the editor."""
+    place.write("demo", agent=DEMO)
+    with serving(launch, apart=True) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "echo one")
+        for asked in ({"cwd": str(launch.project)}, {}):
+            (listed,) = editor.request("session/list", asked)["result"]["sessions"]
+            assert (listed["sessionId"], listed["cwd"]) == (session, str(launch.project))
+        editor.request("session/close", {"sessionId": session})
+        loaded = editor.request("session/load", {"sessionId": session, **editor.place()})
+        assert "result" in loaded, loaded
+
+
+ASKS = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.agents import script
+while request := script.read():
+    if request["method"] == "initialize":
+        script.answer(request, {{"protocolVersion": 1, "agentCapabilities": {{}}}})
+        able = request["params"]["clientCapabilities"]
+    elif request["method"] == "session/new":
+        script.answer(request, {{"sessionId": "s"}})
+        cwd = request["params"]["cwd"]
+    elif request["method"] == "session/prompt":
+        said = [cwd, able["fs"], able["terminal"]]
+        for method in ("fs/read_text_file", "fs/write_text_file", "terminal/create"):
+            given = {{"sessionId": "s", "path": cwd + "/x", "content": "x", "command": "true"}}
+            said.append(script.ask(method, given)["error"]["code"])
+        script.say("s", script.json.dumps(said))
+        script.answer(request, {{"stopReason": "end_turn"}})
+"""
+
+
+def test_no_file_or_command_of_the_editors_machine_is_for_an_agent_elsewhere(
+    launch: Launcher, place: Elsewhere
+) -> None:
+    file = place.state / "asks.py"
+    file.write_text(ASKS)
+    place.write("asks", agent={"args": ["-I", "-S", str(file)]})
+    with serving(launch, apart=True) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "ask")
+        no_files = {"readTextFile": False, "writeTextFile": False}
+        assert json.loads(editor.said()) == [str(place.directory), no_files, False, *[METHOD_NOT_FOUND] * 3]
+        assert not any(map(editor.heard, ("fs/read_text_file", "fs/write_text_file", "terminal/create")))
