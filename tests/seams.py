@@ -152,8 +152,12 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("serve", "confined"): Held(
         "tests/cli/test_confined.py::test_a_served_agent_is_confined_to_what_it_was_started_with"
     ),
-    ("serve", "container"): Held("tests/cli/test_containers.py::test_a_host_an_editor_and_a_loaded_session_have_it"),
-    ("serve", "ssh"): Held("tests/cli/test_ssh.py::test_a_host_an_editor_and_a_restarted_agent_have_it"),
+    ("serve", "container"): Held(
+        "tests/cli/test_elsewhere.py::test_an_editor_has_its_own_directory_and_the_agent_the_one_there"
+    ),
+    ("serve", "ssh"): Held(
+        "tests/cli/test_elsewhere.py::test_an_editor_has_its_own_directory_and_the_agent_the_one_there"
+    ),
     ("serve", "import"): Held("tests/cli/test_interop.py::test_an_agent_that_is_acp_launch_itself_is_not_imported"),
     ("serve", "login"): Held("tests/cli/test_login.py::test_an_editor_runs_a_login_on_its_terminal_through_serve"),
     ("serve", "registry"): Held("tests/cli/test_agents.py::test_an_agent_of_the_registry_is_served_to_an_editor"),
@@ -207,9 +211,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ),
     ("confined", "api"): Held("tests/api/test_meets.py::test_a_confined_agent_sees_its_place_alone"),
     ("container", "ssh"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
-    ("container", "import"): CannotMeet(
-        "No other tool has such a key: an import brings none, and `export --direct` leaves out all that is ours."
-    ),
+    ("container", "import"): Held("tests/interop/test_writers.py::test_an_agent_that_leaves_its_place_is_told_of"),
     ("container", "login"): Held(
         "tests/cli/test_containers.py::test_a_login_has_a_terminal_there_and_leaves_no_container"
     ),
@@ -217,9 +219,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("container", "api"): CannotMeet(
         "A program's launch is a private host, which starts its agent by the code of every host."
     ),
-    ("ssh", "import"): CannotMeet(
-        "No other tool has such a key: an import brings none, and `export --direct` leaves out all that is ours."
-    ),
+    ("ssh", "import"): Held("tests/interop/test_writers.py::test_an_agent_that_leaves_its_place_is_told_of"),
     ("ssh", "login"): Held("tests/cli/test_ssh.py::test_a_login_that_needs_a_terminal_runs_there"),
     ("ssh", "registry"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
     ("ssh", "api"): CannotMeet(

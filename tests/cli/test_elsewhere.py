@@ -161,3 +161,25 @@ def test_no_file_or_command_of_the_editors_machine_is_for_an_agent_elsewhere(
         no_files = {"readTextFile": False, "writeTextFile": False}
         assert json.loads(editor.said()) == [str(place.directory), no_files, False, *[METHOD_NOT_FOUND] * 3]
         assert not any(map(editor.heard, ("fs/read_text_file", "fs/write_text_file", "terminal/create")))
+
+
+def test_what_an_agent_elsewhere_said_is_read_here_and_played_again_without_its_place(
+    launch: Launcher, place: Elsewhere
+) -> None:
+    place.write("demo", agent=DEMO, mcp_servers={"sums": DEMO_SERVER})
+    trace = launch.project / "t.trace"
+    played = launch("run", "p", "add 2 3", "--trace", str(trace))
+    assert played.code == 0 and played.out == b"5\n", played.err
+    assert b"session/prompt: add 2 3" in launch("trace", str(trace)).out
+    assert b"sums ready" in launch("logs", "p").out
+    replay = {"command": sys.executable, "args": ["-m", "acp_launch", "replay", str(trace)]}
+    over = launch.project / ".acp-launch" / "p.local.yaml"
+    over.write_text(json.dumps({"agent": replay, "runtime": None}))
+    asked = place.calls()
+    again = launch("run", "p", "add 2 3")
+    assert again.code == 0 and again.out == b"5\n", again.err
+    assert place.calls() == asked
+    over.write_text(json.dumps({"agent": {"command": "replay-of-acp-launch", "args": []}}))
+    refused = launch("run", "p", "add 2 3")
+    assert refused.code == 4 and '"replay-of-acp-launch" is not on PATH' in refused.err
+    assert place.words in refused.err, refused.err
