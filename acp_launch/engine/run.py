@@ -36,11 +36,12 @@ from acp_launch.errors import (
     LaunchError,
     RemoteProtocolError,
     RunExpired,
+    SessionError,
     Stopped,
     UsageError,
     WaitExpired,
 )
-from acp_launch.plan.model import LaunchPlan, ProcessPlan
+from acp_launch.plan.model import InContainer, LaunchPlan, ProcessPlan
 from acp_launch.problem import ours
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
@@ -391,7 +392,12 @@ async def open_requested(
     tried = partial(
         open_session, connection, client, params, how=how, session_id=session_id, limit=limit, replay=replay
     )
-    ready = await after_login(tried, connection, log_in)
+    try:
+        ready = await after_login(tried, connection, log_in)
+    except SessionError as error:
+        if session_id and plan.place is not None and isinstance(plan.place.elsewhere, InContainer):
+            error.fix = f"{error.fix}; it keeps only what lies in runtime.container.mounts"
+        raise
     request.opened(ready, agent)
     servers.opened()
     made = await configure(connection, client.state, ready.session_id, request.wanted_options, limit=limit)

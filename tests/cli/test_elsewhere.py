@@ -183,3 +183,13 @@ def test_what_an_agent_elsewhere_said_is_read_here_and_played_again_without_its_
     refused = launch("run", "p", "add 2 3")
     assert refused.code == 4 and '"replay-of-acp-launch" is not on PATH' in refused.err
     assert place.words in refused.err, refused.err
+
+
+def test_a_session_that_ended_with_its_container_is_told_as_that(launch: Launcher, place: Elsewhere) -> None:
+    place.write("polite", "load")
+    assert launch("run", "p", "hi", "--session", "s").code == 0
+    place.write("forgetful")
+    forgotten = launch("run", "p", "hi", "--session", "s")
+    assert forgotten.code == 3 and 'the agent has forgotten the session "s"' in forgotten.err
+    cure = "--session s --new; it keeps only what lies in runtime.container.mounts\n"
+    assert (cure in forgotten.err) == (place.kind == "container"), forgotten.err
