@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from acp_launch.app.context import gates, sharing
-from acp_launch.app.planning import lock_differences, prepare_plan, require_plan, require_trust
+from acp_launch.app.planning import compare_lock, prepare_plan, require_plan, require_trust
 from acp_launch.app.serve import ServedLaunch, lend_streams, name_place
 from acp_launch.app.spec import settings_of
 from acp_launch.app.start import agent_log, server_logs, spawn_agent, with_workdirs
@@ -160,7 +160,7 @@ class ServedProfile:
         resolved = replace(resolved, problems=problems)
         with name_place(cwd):
             require_trust(loaded, self.settings, allow_once=self.request.trust, found=resolved.found)
-        if self.request.locked and (different := lock_differences(loaded, resolved)):
+        if self.request.locked and (different := compare_lock(loaded, resolved)[0]):
             raise ProfileError(different)
         running = self.ready.plan
         if resolved.plan is not None and not (

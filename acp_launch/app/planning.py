@@ -118,8 +118,10 @@ def resolve_trusted(
     resolve_again = partial(resolved_from, loaded, cwd=cwd, session=session, typed=typed)
     resolved = resolve_again()
     require_trust(loaded, settings, allow_once=trust, found=resolved.found)
-    if locked and (different := lock_differences(loaded, resolved)):
-        raise ProfileError(different)
+    if locked:
+        different, resolved = compare_lock(loaded, resolved)
+        if different:
+            raise ProfileError(different)
     if resolved.plan is not None:
         return resolved
     from acp_launch.app.consent import offer_to_install
@@ -127,12 +129,16 @@ def resolve_trusted(
     return offer_to_install(resolved, resolve_again)
 
 
-def lock_differences(loaded: Loaded, resolved: Resolved) -> "Sequence[Problem]":
-    """Return how a profile differs from the project's lock file, as far as it can be resolved here."""
-    from acp_launch.plan.locked import differing
+def compare_lock(loaded: Loaded, resolved: Resolved) -> "tuple[Sequence[Problem], Resolved]":
+    """Return how a profile differs from the project's lock file, as far as it can be resolved here, and what starts
+    the locked image."""
+    from acp_launch.plan.locked import differing, pin_image
 
     plan = resolved.plan or resolved.draft
-    return differing(loaded, plan) if plan is not None else resolved.problems
+    different = differing(loaded, plan) if plan is not None else resolved.problems
+    if different or resolved.plan is None:
+        return different, resolved
+    return (), replace(resolved, plan=pin_image(loaded, resolved.plan))
 
 
 def loaded_profile(name: str, settings: Settings) -> Loaded:

@@ -55,6 +55,8 @@ ELSEWHERE = "in a container, start that one so that it may make user namespaces"
 FACTS = {"podman": "{{.Version.Version}}", "docker": "{{.ServerVersion}} {{.SecurityOptions}}"}  # of `info`
 # Security options of docker by which a user there is another one here; by the second, root there is the user here.
 MAPPINGS = ("name=userns", "name=rootless")
+DIGESTS = "{{.Id}}{{range .RepoDigests}} {{.}}{{end}}"  # with podman the last is of all platforms, if there are some
+LOCAL, _ID = "localhost/", "sha256:"  # what podman names an image by that no registry has; how docker begins an id
 _TRIAL = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--ro-bind", "/", "/")
 
 
@@ -115,12 +117,26 @@ def ask_engine(program: Path, there: InContainer) -> Check:
     except LaunchError as error:
         if there.pull == "never":
             what = f"{name} does not have the image {there.image}: {error.message}"
-            return problem("container", "agent", what, f"fetch it: {name} pull {there.image}; or write pull: missing")
+            cure = f"fetch it: {name} pull {there.image}; or write pull: missing"
+            cure = "load it; or lock the one that is here" if there.image.startswith(_ID) else cure
+            return problem("container", "agent", what, cure)
         image = ""
-    has = image.removeprefix("sha256:")[:ID_LENGTH] or "is fetched by the start"
+    has = image.removeprefix(_ID)[:ID_LENGTH] or "is fetched by the start"
     return ok(
         "container", "agent", f"{name} {version}; {there.image}: {has}", engine=name, version=version, image=image
     )
+
+
+def find_digest(program: Path, image: str) -> str:
+    """Return what names the engine's image wherever it is: `NAME@sha256:HASH` if a registry has it, else its id.
+
+    Raises:
+        LaunchError: the engine does not answer, or does not have it.
+    """
+    id, *known = _ask(program, "image", "inspect", "--format", DIGESTS, image).split()
+    name = image if ":" not in image.rpartition("/")[2] else image.rpartition(":")[0]
+    fetched = [each for each in known if f"/{name}@" in f"/{each}" and not each.startswith(LOCAL)]
+    return fetched[-1] if fetched else _ID + id.removeprefix(_ID)
 
 
 def _ask(program: Path, *words: str) -> str:

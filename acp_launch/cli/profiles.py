@@ -55,9 +55,9 @@ def validate(
 def _registry(loaded: Loaded | None, locked: bool) -> Iterator[Problem]:
     """Yield how a profile of a project differs from the project's lock file, if it is to be `locked`."""
     if loaded and locked and loaded.found.origin in ("path", "project"):
-        from acp_launch.app.planning import lock_differences, resolved_from
+        from acp_launch.app.planning import compare_lock, resolved_from
 
-        yield from lock_differences(loaded, resolved_from(loaded))
+        yield from compare_lock(loaded, resolved_from(loaded))[0]
 
 
 def plan(

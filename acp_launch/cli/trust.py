@@ -12,14 +12,16 @@ from acp_launch.app.planning import list_rows, loaded_profile, require_plan, res
 from acp_launch.app.questions import agrees
 from acp_launch.app.spec import load_settings
 from acp_launch.app.stores import run_at_home
+from acp_launch.checks.confined import find_digest
 from acp_launch.cli.verb import Argument, Json, Option, Yes
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, tell
 from acp_launch.console.stdout import answer
 from acp_launch.console.trust import ReportRow, table, table_json
-from acp_launch.errors import NotTrusted, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.errors import LaunchError, NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.plan.locked import Used, inexact, used
+from acp_launch.plan.model import Place
 from acp_launch.problem import ours
 from acp_launch.process.guard_client import start_guards
 from acp_launch.profile.discover import here, project_of
@@ -106,17 +108,18 @@ def lock(
     profile: Annotated[str, Argument("PROFILE", "The name of a project's profile, or its file.")],
     as_json: Json = False,
 ) -> None:
-    """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
+    """Write the packages of a profile, and its image, with versions and hashes, into .acp-launch/lock.yaml."""
 
     loaded = loaded_profile(profile, load_settings())
     if loaded.found.origin not in ("project", "path"):
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
     refuse_escaping_link(place(loaded.found.project))
-    packages = used(loaded, require_plan(resolved_from(loaded)))
+    plan = require_plan(resolved_from(loaded))
+    packages = used(loaded, plan)
     if unpinned := [problem for each in packages if (problem := inexact(each))]:
         raise ProfileError(unpinned)
-    entries = {each.key: Locked(package=each.package, integrity=_integrity(each)) for each in packages}
+    entries = {each.key: Locked(package=each.package, integrity=_integrity(each, plan.place)) for each in packages}
     try:
         file = write(loaded.found, entries)
     except (OSError, ValueError) as error:
@@ -131,11 +134,18 @@ def lock(
     tell(f"{len(entries)} packages of {profile} are in {file}; {again}")
 
 
-def _integrity(each: Used) -> tuple[str, ...]:
-    """Return the hashes of a package: the installed one's, else as its registry tells them."""
+def _integrity(each: Used, where: Place | None) -> tuple[str, ...]:
+    """Return the hashes of a package: the installed one's, else as its registry, or an image's engine, tells them."""
     if each.integrity:
         return (each.integrity,)
     source, _, spec = each.package.partition(":")
+    if source == "image" and where is not None:
+        start_guards()
+        try:
+            return (find_digest(where.program, spec),)
+        except LaunchError as error:
+            what = f"{where.program.name} does not tell the digest of {spec}: {error.message}"
+            raise RegistryError(what, fix=f"fetch it: {where.program.name} pull {spec}") from None
     if source == "binary":
         raise RegistryError(f"{spec} was installed unverified, so it has no hash to lock", fix="choose another agent")
     if source == "npm":

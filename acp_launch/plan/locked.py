@@ -1,26 +1,33 @@
-"""The packages that a plan starts, how they differ from the lock file, and the agents of the registry among them."""
+"""
+The packages and the image that a plan starts, how they differ from the lock file, and the agents of the registry.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan, Value
+from acp_launch.plan.model import InContainer, LaunchPlan, Origin, ProcessPlan, StdioPlan, Value
 from acp_launch.problem import KeyPath, Problem, about, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
+from acp_launch.regex import regex
 from acp_launch.registry.index import RUNNERS, list_packages, parse_package, pin_line, read_copy
 from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
 from acp_launch.settings.load import directory, elsewhere, grounds, lies_in
 
+IMAGE = "runtime.container.image"
+_DIGEST = regex(r"(?P<of>.+@)?(?P<hash>sha256:[0-9a-f]{64})")  # of a repository's image; or the id of a local one
+
 
 class Used(Struct, frozen=True):
     """
-    A package that the plan starts. `key` is its place in the lock. `package` names its version, or is what the profile
-    says without one, and then `is_exact` is false. `integrity` is the installed package's; empty if it is not known.
-    `agent` is the registry's agent that is installed; empty for all others.
+    A package that the plan starts, or the image of its container. `key` is its place in the lock. `package` names its
+    version, or is what the profile says without one, and then `is_exact` is false. `integrity` is the installed
+    package's; empty if it is not known. `agent` is the registry's agent that is installed; empty for all others.
     """
 
     key: str
@@ -32,11 +39,16 @@ class Used(Struct, frozen=True):
 
 
 def used(loaded: Loaded, plan: LaunchPlan) -> list[Used]:
-    """List the packages of a plan; a program that is not started by npx or uvx is not one."""
+    """List the packages of a plan; a program that is not started by npx or uvx is not one. Then the image, unless the
+    profile gives its digest."""
     found = [*_agent(loaded, plan.agent)]
     for server in plan.servers:
         if isinstance(server, StdioPlan):
             found += _of_runner(loaded, f"mcp_servers.{server.name}", ("mcp_servers", server.name, "args"), server)
+    there = plan.place.elsewhere if plan.place else None
+    if isinstance(there, InContainer) and "@" not in there.image:
+        origin = _origin(loaded, ("runtime", "container", "image"))
+        found.append(Used(IMAGE, origin, f"image:{there.image}"))
     return found
 
 
@@ -78,10 +90,23 @@ def differing(loaded: Loaded, plan: LaunchPlan) -> tuple[Problem, ...]:
     return (*problems, *unused)
 
 
+def pin_image(loaded: Loaded, plan: LaunchPlan) -> LaunchPlan:
+    """Return a plan that does not differ from the lock file, with the image that is locked, whatever its tag names."""
+    there, locked = plan.place.elsewhere if plan.place else None, (loaded.lock or {}).get(IMAGE)
+    if plan.place is None or not isinstance(there, InContainer) or locked is None:
+        return plan
+    found = next(filter(None, map(_DIGEST.fullmatch, locked.integrity)))
+    if found["of"]:
+        there = replace(there, image=f"{there.image}@{found['hash']}")
+    else:
+        there = replace(there, image=found["hash"], pull="never")  # no registry knows it
+    return replace(plan, place=replace(plan.place, elsewhere=there))
+
+
 def _fault(each: Used, locked: Locked | None, again: str) -> Problem | None:
     if unpinned := inexact(each, locked):
         return unpinned
-    if locked is None:
+    if locked is None or (each.key == IMAGE and not any(map(_DIGEST.fullmatch, locked.integrity))):
         return each.origin.problem(f"{each.package} is not in the lock file", again)
     if locked.package != each.package:
         return each.origin.problem(f"{each.package} would run, but {locked.package} is locked", again)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.checks.confined import ask_engine
+from acp_launch.checks.confined import ask_engine, find_digest
 from acp_launch.plan.model import InContainer
 from acp_launch.process.records import RecordedLaunch, read_all
 from tests.batch.test_freeze import make_repository
@@ -306,6 +306,54 @@ def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
     facts = {name: each["facts"] for each in checks if (name := each["check"]) in ("container", "shims")}
     assert facts["container"]["engine"] == engine.name and facts["container"]["version"], facts
     assert facts["shims"]["interpreter"].startswith("Python 3."), facts
+
+
+def test_a_locked_run_starts_the_image_that_is_locked(
+    launch: Launcher, contained: Contained, engine: RealEngine
+) -> None:
+    """Whatever its tag names now: at last one that has neither python3 nor node."""
+    mine = f"localhost/mine:{os.urandom(4).hex()}"
+    engine.ask("tag", engine.image, mine)
+    try:
+        contained({"image": mine})
+        unlocked = launch("run", "p", ADD, "--locked")
+        assert (unlocked.code, "lock file says nothing of p" in unlocked.err) == (2, True), unlocked
+        locked = launch("lock", "p", "--json")
+        (package,) = json.loads(locked.out)["packages"]
+        assert (package["path"], package["package"]) == ("runtime.container.image", f"image:{mine}")
+        assert package["integrity"] == ["sha256:" + engine.ask("image", "inspect", "-f", "{{.Id}}", mine).strip()[-64:]]
+        engine.ask("tag", engine.image.replace("room", "bare"), mine)
+        assert launch("run", "p", ADD).code != 0
+        done = launch("run", "p", ADD, "--locked")
+        assert done.code == 0 and b"'text': '5'" in done.out, done
+        file = launch.project / ".acp-launch" / "lock.yaml"
+        file.write_text(file.read_text().replace(package["integrity"][0], "sha256:" + "ab" * 32))
+        absent = launch("run", "p", ADD, "--locked")
+        assert absent.code == 3 and f"{engine.name} does not have the image sha256:abab" in absent.err, absent
+        assert "fix: load it; or lock the one that is here\n" in absent.err
+        file.write_text(file.read_text().replace("sha256:", "latest:"))
+        assert launch("validate", "p", "--locked").code == 2
+        contained({"image": f"{mine}@sha256:{'ab' * 32}"})
+        assert b'"packages": []' in launch("lock", "p", "--json").out
+    finally:
+        engine.ask("rmi", mine)
+
+
+@pytest.mark.parametrize(
+    ("image", "told", "digest"),
+    [
+        ("agents:1", "sha256:0a", "sha256:0a"),
+        ("agents:1", "0a localhost/agents@sha256:0b", "sha256:0a"),
+        ("agents", "0a docker.io/library/agents@sha256:0b", "docker.io/library/agents@sha256:0b"),
+        ("host:5000/a/b", "sha256:0a host:5000/a/b@sha256:0b other/b@sha256:0c", "host:5000/a/b@sha256:0b"),
+        ("ghcr.io/a/b:1", "0a ghcr.io/a/b@sha256:0b ghcr.io/a/b@sha256:0c", "ghcr.io/a/b@sha256:0c"),
+    ],
+)
+def test_a_digest_names_an_image_wherever_it_is(image: str, told: str, digest: str, tmp_path: Path) -> None:
+    program = tmp_path / "engine"
+    program.write_text(f"#!/bin/sh\necho {told}\n")
+    program.chmod(0o755)
+    assert find_digest(program, image) == digest
 
 
 def test_an_engine_that_takes_long_is_named_and_an_interrupt_does_not_wait_for_it(
