@@ -467,6 +467,7 @@ FILE_WRITERS = {
     "batch/baseline": "beside a tree, in a directory that it has just made, which no confined agent can write",
     "batch/cluster": OWN,
     "batch/worktree": "what git and an agent have written; a link is removed as such",
+    "bridge/askpass": "the user's terminal",
     "bridge/half": "elsewhere, in a directory that it has just made",
     "bridge/seat": "a socket in the runtime directory",
     "cli/trust": OWN,

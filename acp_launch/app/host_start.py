@@ -9,6 +9,7 @@ from acp_launch.app.spec import RunSpec, load_settings, silence
 from acp_launch.app.start import launch_agent
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
+from acp_launch.process.spawn import find_terminal
 from acp_launch.served.registry import find, hold_place
 from acp_launch.session.store import open_registry
 
@@ -27,7 +28,7 @@ def run_host(request: RunSpec, pipe: int | None = None) -> int:
     settings, here = load_settings(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
-    found = prepare_plan(resolved, settings)
+    found = prepare_plan(resolved, settings)._replace(asking=find_terminal())
     plan = found.plan
     with hold_place(settings.state, str(plan.project), plan.profile) as write:
         if write is None:

@@ -1,10 +1,12 @@
 """An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from acp_launch.app.context import run_context
 from acp_launch.app.spec import RunSpec, check_session_name, settings_of
@@ -45,11 +47,20 @@ class SessionTerminal:
         self.output = session_output(self.front.canvas, clock, self._roots, has_links=request.has_links)
         self.observer = RedactedOutput(self.output)
         self.person = self.front.person
+        self.shown = asyncio.Event()
+        self.shown.set()
 
     async def in_front(self, program: LocalProgram) -> Exit:
         """Run a program on the terminal, which the session leaves to it."""
         async with self.front.suspended():
             return await foreground(program)
+
+    @asynccontextmanager
+    async def handshake(self) -> AsyncIterator[None]:
+        """Leave the terminal to ssh, which may ask on it."""
+        async with self.front.suspended() if self.shown.is_set() else nullcontext():
+            yield
+        self.shown.set()
 
     def setup(self, held_sessions: LockedSessions, first: LockedSession, policy: Callable[[], Policy]) -> SessionSetup:
         """Return the set-up of `run_session`; `policy` are the rules that the user may see."""
@@ -67,6 +78,7 @@ class SessionTerminal:
             policy=policy,
             resume=self._resume_command,
             seen=self._settings.state / "interactive",
+            shown=self.shown,
         )
 
     async def run_in_host(self, name: str, record: "Record | None", launching: "Launching") -> int:
@@ -109,6 +121,9 @@ def run_interactive(request: RunSpec, started: Launched, chosen: ChosenSession, 
     ) as context:
         assert context.gate is not None, "this launch has its own"
         gate = context.gate
+        if plan.machine:
+            terminal.shown.clear()
+            context = replace(context, handshake=terminal.handshake)
         session = run_session(
             lambda seen_by, interrupt: conversation(context, seen_by, started.spawned, on_interrupt=interrupt),
             terminal.setup(sessions, sessions.first(name, record, held), lambda: gate.policy),

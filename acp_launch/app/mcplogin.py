@@ -240,7 +240,7 @@ def plan_targets(
     resolved = resolved_from(reduce_to(loaded, names))
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
-    plan, secrets, _ = prepare_plan(replace(resolved, needs=needs), settings, with_logins=False)
+    plan, secrets, *_ = prepare_plan(replace(resolved, needs=needs), settings, with_logins=False)
     return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 

@@ -67,7 +67,7 @@ class StartedProgram(NamedTuple):
 
 def server_program(planned: PreparedPlan, settings: Settings) -> Program:
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
-    plan, secrets, credentials = planned
+    plan, secrets, credentials, _ = planned
     (server,) = plan.servers
     if isinstance(server, RemotePlan):
         from acp_launch.mcp.program import RemoteProgram

@@ -1,6 +1,7 @@
 """The place of an agent, made just before the agent is started in it."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from acp_launch.bridge.elsewhere import RemoteSeat, make_header, program, read_p
 from acp_launch.checks.confined import ask_engine
 from acp_launch.errors import ContainerFailed, MachineError
 from acp_launch.plan.confinement import prepare_place
-from acp_launch.plan.model import InContainer, LaunchPlan, Place, ProcessPlan, there_directory
+from acp_launch.plan.model import PROGRAMS, InContainer, LaunchPlan, Place, ProcessPlan, there_directory
 from acp_launch.plan.place import BEAT_SECONDS, BEATS, add_seat, lead, place
 from acp_launch.plan.repository import list_shared_objects
 from acp_launch.plan.written import make_safe_environment
@@ -17,12 +18,17 @@ from acp_launch.private import create, make_digest, make_private
 from acp_launch.problem import about
 from acp_launch.process.containers import label_arguments
 from acp_launch.process.git import pack_loose_objects
-from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.spawn import Spawned, find_terminal, restore_after_question, spawn
 from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
 THERE_GRACE_SECONDS = 1.2  # for the agent to end there; our own patience is longer (`process.child`)
 BEAT = stretch(BEAT_SECONDS)
+ASKPASS = {
+    "SSH_ASKPASS": str(PROGRAMS / "askpass.py"),
+    "SSH_ASKPASS_REQUIRE": "force",
+    "ACP_LAUNCH_PYTHON": sys.executable,
+}
 
 
 def enter_place(agent: ProcessPlan, where: Place) -> ProcessPlan:
@@ -75,23 +81,33 @@ def _require_engine(where: Place, there: InContainer, settings: Settings) -> Pat
     return known
 
 
-def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Mapping[str, str]) -> Spawned:
+def start_elsewhere(
+    plan: LaunchPlan,
+    where: Place,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    asking: Mapping[str, str] | None = None,
+) -> Spawned:
     """Start the agent in its container, or on the other machine, by a program there that ends all that it leaves.
 
-    `argv` and `env` are the agent's own.
+    `argv` and `env` are the agent's own; `asking` as in `PreparedPlan`.
 
     Raises:
         AgentError: the engine, or ssh, cannot be started.
         StateError: its repository's objects cannot be protected.
     """
     labels: tuple[str, ...] = ()
-    seat, cidfile, first, beat = None, None, b"", 0.0
+    seat, cidfile, first, beat, outer = None, None, b"", 0.0, make_safe_environment()
     if isinstance(where.elsewhere, InContainer):
         _make_ready(where)
         cidfile = where.seat / f"container-{os.urandom(4).hex()}" if where.seat else None
         labels = label_arguments(str(cidfile or ""))
     else:
         first, beat = program(), BEAT
+        if asking := find_terminal() if asking is None else asking:
+            restore_after_question()
+            has_own = outer.get("SSH_ASKPASS") and outer.get("SSH_ASKPASS_REQUIRE") in ("force", "prefer")
+            outer |= {} if has_own else {**asking, **ASKPASS}
         if where.seat is not None:
             files = {name: read_program(name) for name in ("shim.py", "copying.py")}
             directory = there_directory(where.seat)
@@ -108,8 +124,8 @@ def start_elsewhere(plan: LaunchPlan, where: Place, argv: Sequence[str], env: Ma
         seat=seat,
     )
     spawned = spawn(
-        [str(where.program), *lead(where, plan.cwd, labels, seat.socket if seat else "")],
-        env=make_safe_environment(),  # of the engine, or of ssh
+        [str(where.program), *lead(where, plan.cwd, labels, seat.socket if seat else "", asks=bool(asking))],
+        env=outer,  # of the engine, or of ssh
         cwd=plan.agent.cwd,
         name=f"{plan.agent.name} {where.words}",
         is_boxed=True,

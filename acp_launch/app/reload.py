@@ -157,7 +157,7 @@ class Reloading:
 
     def _take(self, read: _Reread, before: Mapping[str, ServerPlan]) -> None:
         """Run the new plan from now on; servers that have not changed keep theirs, the same objects."""
-        plan, secrets, credentials = read.ready
+        plan, secrets, credentials, _ = read.ready
         fresh = replace(plan, servers=tuple(read.fresh.values()))
         given = {
             server.name: server for server in self._later.enter_context(with_workdirs(self._settings, fresh)).servers

@@ -171,7 +171,7 @@ def spawn_agent(planned: "PreparedPlan") -> Spawned:
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     if where is not None and is_elsewhere:
-        return start_elsewhere(planned.plan, where, argv, env)
+        return start_elsewhere(planned.plan, where, argv, env, planned.asking)
     return spawn(argv, env=env, cwd=agent.cwd, name=agent.name, is_boxed=where is not None)
 
 
@@ -279,7 +279,7 @@ def launch_agent(
     ):
         if tracing is not None:
             tracing.started(spawned.pid)
-        yield Launched(settings, ready._replace(plan=given), watching, spawned, tracing, verb)
+        yield Launched(settings, ready._replace(plan=given, asking=None), watching, spawned, tracing, verb)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ files, terminals, forms and links.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -126,6 +126,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     grace: float | None = None  # seconds for the agent to end, once it is not needed any more; None for GRACE
     respawn: "Callable[[], Spawned] | None" = None  # starts the agent again; None where that is not wanted
     log_in: LogIn = leave_login
+    handshake: Callable[[], AbstractAsyncContextManager[None]] = nullcontext  # around it; ssh may ask in it
     offer_login: OfferLogin | None = None
 
     @property

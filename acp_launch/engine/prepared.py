@@ -13,8 +13,10 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class PreparedPlan(NamedTuple):
-    """A plan with its secrets, and with the changing credentials of remote servers, by their names."""
+    """A plan with its secrets, and with the changing credentials of remote servers, by their names. `asking` is what
+    `find_terminal` returned while the terminal, on which ssh may ask, was ours; None asks it anew."""
 
     plan: LaunchPlan
     secrets: Mapping[str, Secret] = NOTHING
     credentials: "Mapping[str, Credentials]" = NOTHING
+    asking: Mapping[str, str] | None = None

@@ -258,7 +258,8 @@ async def converse(
         connection.stall_reason = stall_reason
         connection.explain = partial(add_advice, plan, trace=file_of(context.trace))
         limit = plan.timeouts.initialize
-        await negotiate(connection, limit=limit, offers=context.offers, greeting=context.greeting)
+        async with context.handshake():
+            await negotiate(connection, limit=limit, offers=context.offers, greeting=context.greeting)
         return await story(connection)
 
 

@@ -167,14 +167,19 @@ _SSH_WORDS = (
         "set AllowStreamLocalForwarding yes in sshd_config there; or sort out why /tmp there cannot be written",
     ),
     (
+        "has changed and you",
+        "the host key of {host} is not the one known here",
+        "find out why, and remove the old one by ssh-keygen -R",
+    ),
+    (
         "Host key verification failed",
-        "the host key of {host} is not the one known here, or none is known",
+        "the host key of {host} is not known and was not accepted; ssh asks about it on a terminal only",
         "log in once on a terminal, and compare the key: ssh {host}",
     ),
     (
         "Permission denied",
-        "{host} accepts no key that ssh can use without a question",
-        "load the key into your ssh agent (ssh-add), so that this works: ssh -o BatchMode=yes {host} true",
+        "{host} accepts no key that ssh can use without a question, which it asks on a terminal only",
+        "load the key into your ssh agent: ssh-add; or answer on a terminal, with OpenSSH 8.4 or newer",
     ),
     ("Could not resolve hostname", "ssh knows no host {host}", "name it in ~/.ssh/config, or correct runtime.ssh.host"),
     ("not responding", _SILENT, _LINE_FIX),

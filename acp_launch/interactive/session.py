@@ -361,7 +361,7 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
     front = setup.front
     try:
         async with launching(setup.observer, front.interrupt) as launch, asyncio.TaskGroup() as tasks:
-            tasks.create_task(front.run(), name="front")
+            tasks.create_task(_show(front, setup.shown), name="front")
             story = _InteractiveSession(InteractiveState(launch=launch, **asdict(setup)))
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
@@ -369,8 +369,14 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
             finally:
                 keyboard.cancel()
                 front.close()
+                setup.shown.set()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
+
+
+async def _show(front: Front, shown: asyncio.Event) -> None:
+    await shown.wait()
+    await front.run()
 
 
 class _InteractiveSession:

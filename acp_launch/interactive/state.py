@@ -155,6 +155,7 @@ class SessionSetup(Struct, kw_only=True, eq=False):
     policy: Callable[[], Policy]  # what answers permission questions now
     resume: Callable[[str], str]  # the command that comes back to a session, by its name
     seen: Path  # exists once the user was told what the first keys do
+    shown: asyncio.Event  # once the front may have the terminal
 
 
 class InteractiveState(SessionSetup, kw_only=True, eq=False):

@@ -55,11 +55,7 @@ _START = (
 )
 # Variables that the engine's client itself obeys, or the agent: their values are in its arguments.
 _CLIENTS, _CLIENTS_FAMILIES = ("HOME", "PATH", "TMPDIR"), ("DOCKER_", "CONTAINER", "XDG_", "PODMAN_", "LD_")
-# A question could not be answered, as the line belongs to the agent.
 _SSH_OPTIONS: tuple[str, ...] = (
-    "-T",
-    "-o",
-    "BatchMode=yes",
     "-o",
     "ExitOnForwardFailure=yes",
     "-o",
@@ -118,17 +114,18 @@ def enclose(
     return line, {name: value for name, value in env.items() if not _is_loaders(name)}
 
 
-def lead(where: Place, cwd: Path, labels: Sequence[str] = (), socket: str = "") -> Iterator[str]:
+def lead(where: Place, cwd: Path, labels: Sequence[str] = (), socket: str = "", *, asks: bool = False) -> Iterator[str]:
     """Yield the arguments of the engine, or of ssh, that start the program which starts the agent (`bridge.half`).
 
-    `labels` are words for the engine; `socket` is the path there at which ssh offers ours, if there is one.
+    `labels` are words for the engine; `socket` is the path there at which ssh offers ours, if there is one. ssh `asks`
+    the user if it has a question, or fails.
     """
     match where.elsewhere:
         case InContainer() as there:
             yield from ("run", "-i", "--rm", "--init", *labels, *_container(where, there, cwd))
             yield from ("--entrypoint", "/bin/sh", there.image, str(PROGRAMS / STARTER), "half")
         case OverSsh() as there:
-            yield from _SSH_OPTIONS
+            yield from ("-T", *(() if asks else ("-o", "BatchMode=yes")), *_SSH_OPTIONS)
             if where.seat is not None and socket:
                 yield from ("-R", f"{socket}:{where.seat / SOCKET}")
             words = ("sh", "-c", _START, there.python, BOOT, *([socket] if where.seat is not None and socket else []))

@@ -10,6 +10,7 @@ preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called
 import errno
 import os
 import signal
+import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from acp_launch import shutdown
 from acp_launch.errors import AgentError, Exhausted
 from acp_launch.process import prepare
 from acp_launch.process.seccomp import make_filter
@@ -450,6 +452,29 @@ def _reap(pid: int) -> int | None:
     except ChildProcessError:
         return STATUS_LOST
     return status if reaped else None
+
+
+# The user's terminal, for ssh, which has none (`bridge.askpass`).
+
+
+def find_terminal() -> dict[str, str]:
+    """Return the variables with which ssh can ask the user; none if we have no terminal, or are in its background."""
+    try:
+        is_ours = os.isatty(2) and os.tcgetpgrp(0) == os.getpgrp()
+        return {"ACP_LAUNCH_TERMINAL": os.ttyname(0), "ACP_LAUNCH_JOB": str(os.getpgrp())} if is_ours else {}
+    except OSError:  # stdin is no terminal, or not ours
+        return {}
+
+
+def is_asking() -> bool:
+    """Tell whether a question of ssh stands on our terminal: nothing may be written below it."""
+    return os.isatty(2) and termios.tcgetattr(2)[6][termios.VEOL] == b"\3"
+
+
+def restore_after_question() -> None:
+    """Restore the modes of our terminal at exit, if a question of ssh was killed."""
+    before = termios.tcgetattr(2)
+    shutdown.at_exit(lambda: termios.tcsetattr(2, termios.TCSANOW, before) if is_asking() else None)
 
 
 # What other processes can see of this one, as far as the kernel lets us decide (Linux).

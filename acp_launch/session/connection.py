@@ -23,6 +23,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.process import node
+from acp_launch.process.spawn import is_asking
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import (
@@ -265,7 +266,7 @@ class Connection:
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
         limit = self._budget.clamped(waited, limit)
-        if not self.tell_stall_reason() and limit < inf:  # a wait without one is known to the user
+        if not is_asking() and not self.tell_stall_reason() and limit < inf:  # a wait without one is known to the user
             self.observer.show(WaitingEvent(what=what, seconds=waited, limit=limit))
 
     def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:

@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import pytest
 from acp_launch.process.records import RecordedLaunch, read_all
 from tests.batch.repositories import make_repository
 from tests.cli.hosted import up
-from tests.cli.launcher import AGENTS, DEMO_SERVER, ROOT, Json, Launcher, Running
+from tests.cli.launcher import AGENTS, DEMO_SERVER, MARK, ROOT, Json, Launcher, Running
 from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal
 from tests.otherhost import OtherHost, having
@@ -113,6 +114,61 @@ def test_an_ssh_that_leads_nowhere_is_told(
     assert done.code == (124 if mode == "silent" else 4) and said in done.err, done.err
     sockets = re.findall(r"-R (\S+):", (state / "calls").read_text())
     assert sockets and not any(map(os.path.lexists, sockets))
+
+
+ASKED = "ssh asks: Password of build1: "
+
+
+@pytest.mark.parametrize("words", [("run", "p", "1 + 1"), ("run", "p"), ("up", "p"), ("doctor", "p")], ids=str)
+def test_on_a_terminal_ssh_asks_and_nothing_keeps_the_answer(
+    launch: Launcher, small: Callable[..., Path], words: Sequence[str]
+) -> None:
+    state, env = small("asks"), {**launch.env, "TERM": "dumb", "SSH_ASKPASS": "/bin/false"}
+    env |= {MARK: "apart"} if words[0] == "up" else {}
+    with on_terminal(*words, cwd=launch.project, env=env) as terminal:
+        before = terminal.modes()
+        for answer in ("wrong", "sesame"):
+            terminal.until(ASKED)
+            until(lambda: not terminal.modes()[3] & termios.ECHO)
+            terminal.raw = b""
+            terminal.types(f"{answer}\n")
+        if words == ("run", "p"):
+            terminal.until("\n> ")
+            terminal.types("\4")
+        assert terminal.ends() == 0, terminal.text
+        assert terminal.modes() == before and "sesame" not in terminal.text
+    if words[0] == "up":
+        assert launch("down", "p").code == 0
+    assert "BatchMode" not in (state / "calls").read_text().splitlines()[0]
+    kept = [each for each in launch.state.rglob("*") if each.is_file() and b"sesame" in each.read_bytes()]
+    assert kept == []
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "term", "wrong"])
+def test_a_question_of_ssh_ends_with_its_launch(launch: Launcher, small: Callable[..., Path], how: str) -> None:
+    small("asks")
+    with on_terminal("run", "p", "1 + 1", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        before = terminal.modes()
+        for _ in range(3 if how == "wrong" else 1):
+            terminal.until(ASKED)
+            until(lambda: not terminal.modes()[3] & termios.ECHO)
+            terminal.raw = b""
+            if how == "term":
+                terminal.process.send_signal(signal.SIGTERM)
+            else:
+                terminal.types("no\n" if how == "wrong" else "\3")
+        assert terminal.ends() == {"ctrl-c": 130, "term": 143, "wrong": 4}[how], terminal.text
+        assert terminal.modes() == before
+        assert ("build1 accepts no key" in terminal.text) == (how == "wrong")
+
+
+def test_a_batch_on_a_terminal_asks_nothing(launch: Launcher, small: Callable[..., Path]) -> None:
+    small("asks")
+    batch = {"version": 1, "profiles": ["p"], "isolation": "none", "tasks": [{"id": "a", "prompt": "1", "repo": "."}]}
+    (launch.project / "b.yaml").write_text(json.dumps(batch))
+    env = {**launch.env, "TERM": "dumb"}
+    with on_terminal("batch", "run", "b.yaml", "--out", "out", "--trust", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() != 0 and "ssh asks" not in terminal.text, terminal.text
 
 
 def test_without_a_server_no_socket_is_forwarded(launch: Launcher, small: Callable[..., Path]) -> None:
@@ -398,7 +454,7 @@ def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reache
     ("change", "said"),
     [
         ({"host": "away"}, "there is no connection to away"),
-        ({"host": "stranger"}, "the host key of stranger is not the one known here"),
+        ({"host": "stranger"}, "the host key of stranger is not known"),
         ({"host": "closed"}, "set AllowStreamLocalForwarding yes in sshd_config there"),
         ({"directory": "/nowhere"}, 'the directory "/nowhere" cannot be used: No such file or directory, on there'),
         ({"agent": {"command": "no-agent"}}, '"no-agent" is not on PATH (/'),
