@@ -478,8 +478,8 @@ def latest_name(registry: Registry, plan: "LaunchPlan") -> str:
     root = plan.location.removesuffix(str(plan.directory)) + "/"  # of the machine
     record = registry.latest(str(plan.project), plan.profile, root)
     if record is None and (other := registry.latest(str(plan.project), plan.profile)):
-        known = f'"{other.name}" in {other.cwd}'
-        what = f'no session of profile "{plan.profile}" works {plan.machine or "here"}, but {known}'
+        known = f'"{other.name}" works in {other.cwd}'
+        what = f'no session of profile "{plan.profile}" works {plan.machine or "here"}; {known}'
         raise SessionError(what, fix=f"{_way_back(other, plan)}, or no --continue to start afresh")
     if record is None:
         usual = "run it once without --continue; acp-launch session list --all shows every session"

@@ -262,7 +262,7 @@ def test_continue_chooses_among_the_sessions_of_the_place(launch: Launcher, smal
     launch.profile("replayer", "2")
     refused = launch("run", "p", "x", "--continue")
     assert refused.code == 3, refused
-    assert f'no session of profile "p" works here, but "there" in build1:{state}\n' in refused.err
+    assert f'no session of profile "p" works here; "there" works in build1:{state}\n' in refused.err
     assert f"fix: write runtime: {{ssh: {{host: build1, directory: {state}}}}}, or no --continue" in refused.err
     for verb in ("close", "rm"):
         refused = launch("session", verb, "there")
@@ -276,7 +276,7 @@ def test_continue_chooses_among_the_sessions_of_the_place(launch: Launcher, smal
     assert refused.code == 3 and "fix: remove runtime.ssh" in refused.err
     assert launch("session", "rm", "there").code == 0
     refused = launch("run", "p", "x", "--continue")
-    assert f'no session of profile "p" works on build1, but "here" in {launch.project}\n' in refused.err
+    assert f'no session of profile "p" works on build1; "here" works in {launch.project}\n' in refused.err
 
 
 DEMO = {"command": "python3", "args": ["-m", "acp_launch.demo.agent"]}
