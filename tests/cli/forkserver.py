@@ -150,7 +150,8 @@ def begin(program: Path, *arguments: str) -> "Process | subprocess.Popen[bytes]"
     pipe = subprocess.PIPE
     if suits(os.environ):
         return start(arguments, env=os.environ, cwd=Path.cwd(), stdin=pipe, stderr=STDERR, program=program)
-    return subprocess.Popen([sys.executable, "-I", "-S", str(program), *arguments], stdin=pipe, stdout=pipe)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, str(program), *arguments], stdin=pipe, stdout=pipe, env=env)
 
 
 class Process:

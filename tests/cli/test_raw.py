@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 
@@ -88,20 +87,21 @@ def test_no_verb_shows_a_file_raw(evil: Launcher, verb: str) -> None:
     assert_tame(on_a_terminal(evil, *verb.split()))
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_no_export_is_raw_on_a_terminal_nor_in_a_file(evil: Launcher, tool: str, tmp_path: Path) -> None:
+def test_no_export_is_raw_on_a_terminal_nor_in_a_file(evil: Launcher) -> None:
     """Of JSON and TOML that go to a pipe what cannot be seen is an escape, too, and means the same."""
     profile = {
         "agent": {"command": "cat", "args": [BIDI + C1 + "\u2028é"]},
         "mcp_servers": {"s": {"command": "${python}", "args": [BIDI + C1 + "\u2028é"], "env": {"A": BIDI}}},
     }
     evil.write(profile)
-    assert_tame(on_a_terminal(evil, "export", "p", "--direct", "--to", tool))
-    piped = evil("export", "p", "--direct", "--to", tool)
-    assert piped.code in (0, 2), piped.err
-    text = piped.out.decode()
-    assert all(mark.isprintable() or mark == "\n" for mark in text), text
-    assert piped.code or "é" in text
+    for tool in TOOLS:
+        piped = evil("export", "p", "--direct", "--to", tool)
+        assert piped.code in (0, 2), piped.err
+        text = piped.out.decode()
+        assert all(mark.isprintable() or mark == "\n" for mark in text), text
+        assert piped.code or "é" in text
+    for tool in ("claude", "neovim", "emacs"):
+        assert_tame(on_a_terminal(evil, "export", "p", "--direct", "--to", tool))
 
 
 def test_a_file_goes_to_a_pipe_as_it_is(evil: Launcher) -> None:

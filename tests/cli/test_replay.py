@@ -56,7 +56,7 @@ def comparable(done: Ended) -> tuple[list[Json], list[Json]]:
 
 
 @pytest.mark.promise("replay")
-@pytest.mark.sample(1, 8)
+@pytest.mark.sample(1, 4)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_replay_gives_the_events_of_the_run(launch: Launcher, recorded: Callable[[str], Ended], prompt: str) -> None:
     first = recorded(prompt)

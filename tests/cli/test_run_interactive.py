@@ -15,11 +15,11 @@ import pytest
 
 from tests.demo.client import FULL
 from tests.interactive.screen import Terminal, on_screen
-from tests.patience import AS_USERS_WAIT
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
 USED = re.compile(r"  (?:interrupted · )?[\d,]+ of [\d,]+ tokens")  # the last line of a turn
+SOON = {"ACP_LAUNCH_TEST_PATIENCE": "0.3"}  # for what is told after seconds, and for what is waited out
 LEAVES = "▐ to end the session: Ctrl-C again, or Ctrl-D"
 
 
@@ -142,13 +142,13 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
 
 def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
     """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
-    with sitting(full(), cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
+    with sitting(full(), cwd=tmp_path, env=SOON) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
         terminal.types(CTRL_C)
-        terminal.until("cancelling the turn (timeout 3 s); Ctrl-C stops at once")
-        terminal.until("the agent did not stop within 3 s of the cancellation, so it was ended")
+        terminal.until("cancelling the turn (timeout 0.9 s); Ctrl-C stops at once")
+        terminal.until("the agent did not stop within 0.9 s of the cancellation, so it was ended")
         terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("the unanswered prompt is back in the input; edit or send it again")
@@ -326,13 +326,13 @@ def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -
 def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
     deaf = shlex.join([sys.executable, "-I", "-S", str(DEAF)])
-    with sitting("--agent", f"{deaf} session/new", cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
+    with sitting("--agent", f"{deaf} session/new", cwd=tmp_path, env=SOON) as terminal:
         terminal.until("starting")
         terminal.until("still waiting for the answer about a new session from the agent")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
         assert terminal.is_cooked()
-    with sitting("--agent", f"{deaf} session/set_config_option", cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
+    with sitting("--agent", f"{deaf} session/set_config_option", cwd=tmp_path, env=SOON) as terminal:
         terminal.until("ready ·")
         terminal.types(f":set model large{ENTER}")
         terminal.until("still waiting for")

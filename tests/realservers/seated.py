@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cli.launcher import ROOT
+from tests.cli import forkserver
+from tests.cli.terminal import Process
 from tests.patience import PATIENCE
 from tests.realservers.recorder import Json, Recorder, Responder
 
+HOST = Path(__file__).with_name("host.py")
 # What differs between two processes of one server by its nature: clocks, dice, and what a launch adds.
 VOLATILE = (
     (rb"\d{1,2}:\d{2}:\d{2}\s?(AM|PM)", b"<time>"),
@@ -42,7 +42,7 @@ class Server:
 class Seated:
     """A host process and its servers."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", cwd: Path) -> None:
+    def __init__(self, process: Process, cwd: Path) -> None:
         self._process, self._cwd = process, cwd
         told = self.told("entries")
         self.entries = {entry["name"]: entry for entry in told["entries"]}
@@ -82,24 +82,22 @@ def seated(*, directories: Sequence[Path] = (), silence: float | None = None, **
 
 
 @contextmanager
-def hosting(wanted: Json) -> "Iterator[subprocess.Popen[bytes]]":
+def hosting(wanted: Json) -> Iterator[Process]:
     """Run tests.realservers.host with this on the first line of its stdin."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.realservers.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    )
+    process = forkserver.begin(HOST)
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(wanted).encode() + b"\n")
-        process.stdin.flush()
-        yield process
-    finally:
-        process.stdin.close()
+    with process:
         try:
-            process.wait(PATIENCE)
+            process.stdin.write(json.dumps(wanted).encode() + b"\n")
+            process.stdin.flush()
+            yield process
         finally:
-            process.kill()
-            process.stdout.close()
+            process.stdin.close()
+            try:
+                process.wait(PATIENCE)
+            finally:
+                process.kill()
     assert process.returncode == 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.bridge import shim
+from tests.cli.terminal import Process
 from tests.patience import PATIENCE
 from tests.realservers import seated
 
@@ -32,7 +33,7 @@ def wished(*args: str, file: Path = SERVER, **keys: Any) -> Json:
 class Stage:
     """`events` are those that were waited for and those before them."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: Process) -> None:
         self.pid = process.pid
         self.events: list[Json] = []
         self._process = process
