@@ -41,10 +41,10 @@ class Terminal:
         """Everything that was written, without what moves the cursor or colours."""
         return CONTROL.sub("", self.raw.decode(errors="replace"))
 
-    def until(self, expected: str) -> None:
-        """Wait until `expected` was written."""
+    def until(self, expected: str, times: int = 1) -> None:
+        """Wait until `expected` was written so often."""
         deadline = time.monotonic() + PATIENCE
-        while expected not in self.text:
+        while self.text.count(expected) < times:
             left = deadline - time.monotonic()
             assert left > 0 and self._read(left), f"no {expected!r} in {self.text!r}"
 

@@ -1,13 +1,26 @@
 """A desktop with a real keyring for the tests that ask for one, and the keyring store on it."""
 
+import os
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 
 from acp_launch.secret.keyring import Keyring
+from acp_launch.secret.sealed import Kdf
 from acp_launch.secret.value import Store
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import Desktop, session_bus
+
+
+@pytest.fixture
+def cheap_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New sealed files get a key that costs nothing to derive."""
+
+    def new_kdf(source: Literal["passphrase", "key file"]) -> Kdf:
+        return Kdf(source, os.urandom(16), n=2)
+
+    monkeypatch.setattr("acp_launch.secret.sealedfile.new_kdf", new_kdf)
 
 
 @pytest.fixture

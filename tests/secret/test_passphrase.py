@@ -31,18 +31,17 @@ from acp_launch.errors import UsageError
 from acp_launch.secret.hidden_input import ask_hidden
 def handling():
     return [signal.getsignal(number) for number in sorted(signal.valid_signals())]
-before = handling()
-try:
-    if how.startswith("fix="):
-        answer = ask_hidden("Wort für github: ", fix=how[4:])
-    else:
-        answer = ask_hidden("Wort für github: ")
-except UsageError as error:
-    answer = [error.message, error.fix]
-except KeyboardInterrupt:
-    answer = ["interrupted"]
-assert handling() == before and signal.set_wakeup_fd(-1) == -1
-print(json.dumps([answer, sys.stdin.read()]))
+before, fix = handling(), {"fix": how[4:]} if how.startswith("fix=") else {}
+answers = []
+for _ in range(int(sys.argv[3])):
+    try:
+        answers.append(ask_hidden("Wort für github: ", **fix))
+    except UsageError as error:
+        answers.append([error.message, error.fix])
+    except KeyboardInterrupt:
+        answers.append(["interrupted"])
+    assert handling() == before and signal.set_wakeup_fd(-1) == -1
+print(json.dumps([answers, sys.stdin.read()]))
 """
 PROMPT = "▐ Wort für github: "
 
@@ -64,23 +63,23 @@ class Asked:
     def hang_up(self) -> None:
         os.close(self._ours)
 
-    def answer(self) -> object:
-        """What came of it; nothing of stdin was read, and the terminal is as it was."""
+    def answers(self) -> list[object]:
+        """What came of each question; nothing of stdin was read, and the terminal is as it was."""
         out, _ = self.process.communicate(b"on stdin", PATIENCE)
-        answer, stdin = json.loads(out)
+        answers, stdin = json.loads(out)
         assert stdin == "on stdin"
-        return answer
+        return list(answers)
 
     def assert_restored(self) -> None:
         assert self.settings() == self._before
 
 
 @contextmanager
-def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
+def asked(how: str = "foreground", program: str = CHILD, questions: int = 1) -> Iterator[Asked]:
     ours, theirs = os.openpty()
     before = termios.tcgetattr(ours)
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(theirs), how],
+        [sys.executable, "-c", program, str(theirs), how, str(questions)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=[theirs],
@@ -96,48 +95,42 @@ def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
             os.close(ours)
 
 
-def answer_to(keys: str | bytes, bell: str = "") -> object:
-    with asked() as person:
-        person.terminal.until(PROMPT)
-        person.types(keys.encode() if isinstance(keys, str) else keys)
-        answer = person.answer()
+def answers_to(*keys: str | bytes, bell: str = "") -> list[object]:
+    """The answers to as many questions, of which each is typed after its prompt."""
+    with asked(questions=len(keys)) as person:
+        for number, each in enumerate(keys, 1):
+            person.terminal.until(PROMPT, number)
+            person.types(each.encode() if isinstance(each, str) else each)
+        answers = person.answers()
         person.assert_restored()
-        person.terminal.until("\n")
-        assert re.sub("\a+", "\a", person.terminal.text) == PROMPT + bell + "\n", "what was typed is seen"
-        return answer
+        person.terminal.until("\n", len(keys))
+        seen = (PROMPT + bell + "\n") * len(keys)
+        assert re.sub("\a+", "\a", person.terminal.text) == seen, "what was typed is seen"
+        return answers
 
 
 def test_what_is_typed_is_not_seen_and_stdin_is_not_touched() -> None:
-    assert answer_to("hunter22 é😀\r") == "hunter22 é😀"
+    assert answers_to("hunter22 é😀\r") == ["hunter22 é😀"]
 
 
 def test_a_token_longer_than_a_line_of_the_terminal_comes_whole() -> None:
     """The kernel's own line mode would drop what comes after 4,095 bytes, and say nothing."""
     token = "0123456789" * 1000
-    assert answer_to(token + "\r") == token
+    assert answers_to(token + "\r") == [token]
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        ("\r", ""),
-        ("\n", ""),
-        ("\x04", ""),
-        ("abc\x04", "abc"),
-        ("wrong\x15right\n", "right"),
-        ("aé😀\x7f\x7f\x08\x08b\n", "b"),
-    ],
-    ids=["Enter", "newline", "Ctrl-D", "Ctrl-D after text", "Ctrl-U", "Backspace"],
-)
-def test_the_keys_that_edit_do_so(keys: str, answer: str) -> None:
-    assert answer_to(keys) == answer
+def test_the_keys_that_edit_do_so_and_a_tab_is_text() -> None:
+    typed = {
+        **{"\r": "", "\n": "", "\x04": "", "abc\x04": "abc", "wrong\x15right\n": "right"},
+        **{"aé😀\x7f\x7f\x08\x08b\n": "b", "hunter\t22\r": "hunter\t22"},
+    }
+    assert answers_to(*typed) == [*typed.values()]
 
 
 def test_several_lines_are_refused_and_do_not_reach_the_shell() -> None:
     message = ["several lines were pasted; expected one", "pipe it in: acp-launch secret set NAME < FILE"]
-    assert answer_to("-----BEGIN-----\nrm -rf x\n-----END-----\n") == message
-    assert answer_to("\x1b[200~-----BEGIN-----\n\x1b[A\nx\x1b[201~\r") == message
+    lines = ("-----BEGIN-----\nrm -rf x\n-----END-----\n", "\x1b[200~-----BEGIN-----\n\x1b[A\nx\x1b[201~\r")
+    assert answers_to(*lines) == [message, message]
 
 
 def test_the_fix_for_several_lines_is_the_callers() -> None:
@@ -145,59 +138,45 @@ def test_the_fix_for_several_lines_is_the_callers() -> None:
     with asked("fix=acp-launch secret set github < FILE") as person:
         person.terminal.until(PROMPT)
         person.types(b"one\ntwo\n")
-        assert person.answer() == message
+        assert person.answers() == [message]
 
 
-def test_a_line_end_more_is_no_second_line() -> None:
-    assert answer_to("token\r\n\n") == "token"
+def test_keys_that_are_no_text_are_not_part_of_it_and_ring() -> None:
+    keys = (
+        "\x1b[A\x1b[B\x1b[C\x1b[D",  # arrows
+        "\x1bOP\x1bOA",  # F1
+        "\x1b[3~\x1b[15~\x1b[1;5C",  # with numbers
+        "\x1b[[A",  # F1 on the console
+        "\x1b\x1b[A",  # Alt and an arrow
+        "\x1b",  # Esc
+        "\x00\x01\x0b\x0c\x16\x17\x1d\x1e\x1f",  # Ctrl and a letter
+    )
+    assert answers_to(*(f"hun{each}ter22\r" for each in keys), bell="\a") == ["hunter22"] * len(keys)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    "keys",
-    [
-        "\x1b[A\x1b[B\x1b[C\x1b[D",
-        "\x1bOP\x1bOA",
-        "\x1b[3~\x1b[15~\x1b[1;5C",
-        "\x1b[[A",
-        "\x1b\x1b[A",
-        "\x1b",
-        "\x00\x01\x0b\x0c\x16\x17\x1d\x1e\x1f",
-    ],
-    ids=["arrows", "F1", "with numbers", "F1 on the console", "Alt and an arrow", "Esc", "Ctrl and a letter"],
+    "keys", ["token\r\n\n", *(f"\x1b[200~token{end}" for end in ("\x1b[201~\r", "\n\n\x1b[201~\r\n"))]
 )
-def test_keys_that_are_no_text_are_not_part_of_it_and_ring(keys: str) -> None:
-    assert answer_to(f"hun{keys}ter22\r", bell="\a") == "hunter22"
+def test_a_line_end_more_is_no_second_line_and_a_marked_paste_is_what_was_pasted(keys: str) -> None:
+    assert answers_to(keys) == ["token"]
 
 
-def test_a_tab_is_text() -> None:
-    assert answer_to("hunter\t22\r") == "hunter\t22"
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("end", ["\x1b[201~\r", "\n\x1b[201~\r", "\n\n\x1b[201~\r\n"])
-def test_a_paste_the_terminal_marks_as_one_is_what_was_pasted(end: str) -> None:
-    assert answer_to(f"\x1b[200~token{end}") == "token"
-
-
-def test_bytes_that_are_no_text_are_refused() -> None:
-    assert answer_to(b"token\xff\n") == ["the input is not UTF-8 text", "set your terminal to UTF-8"]
-
-
-def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
-    assert answer_to("hunt\x03") == ["interrupted"]
+def test_bytes_that_are_no_text_are_refused_and_ctrl_c_leaves_the_terminal_as_it_was() -> None:
+    refused = ["the input is not UTF-8 text", "set your terminal to UTF-8"]
+    assert answers_to(b"token\xff\n", "hunt\x03") == [refused, ["interrupted"]]
 
 
 def test_a_closed_terminal_has_no_user_to_ask() -> None:
     with asked("hang up") as person:
         person.terminal.until(PROMPT)
         person.hang_up()
-        assert person.answer() is None
+        assert person.answers() == [None]
 
 
 def test_in_the_background_no_user_is_asked_and_nothing_stops() -> None:
     with asked("background") as person:
-        assert person.answer() is None
+        assert person.answers() == [None]
 
 
 def test_without_a_terminal_no_user_is_asked() -> None:

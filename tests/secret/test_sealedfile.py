@@ -16,6 +16,7 @@ from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("cheap_keys")
 PASSPHRASE = "correct horse"
 GIVEN = {"ACP_LAUNCH_PASSPHRASE": PASSPHRASE}
 BY_KEY_FILE = FileSettings(key_file="key")

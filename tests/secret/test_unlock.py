@@ -10,6 +10,7 @@ from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
+pytestmark = pytest.mark.usefixtures("cheap_keys")
 GIVEN = {"ACP_LAUNCH_PASSPHRASE": "correct horse"}
 
 
