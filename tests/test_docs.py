@@ -1,7 +1,7 @@
 """The README and the pages of docs/ hold together: their shape, their links, and what code and tests cite of them."""
 
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from acp_launch.cli import help as manual
@@ -43,11 +43,14 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> list[tuple[str, str]]:
     """Everything that is written for people here, but this module."""
-    for path in TEXTS:
-        if path.is_file() and path.suffix in ("", ".py", ".md", ".yaml", ".toml", ".txt") and path != Path(__file__):
-            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")
+    return [
+        (str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace"))
+        for path in TEXTS
+        if path.is_file() and path.suffix in ("", ".py", ".md", ".yaml", ".toml", ".txt") and path != Path(__file__)
+    ]
 
 
 def test_all_pages_together_stay_short() -> None:

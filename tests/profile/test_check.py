@@ -775,7 +775,7 @@ def spoil_each(value: object, spoiled: str) -> Iterator[object]:
         yield spoiled
 
 
-@pytest.mark.parametrize("spoiled", ["\ud83d", "a\udfff", "\0"])
+@pytest.mark.parametrize("spoiled", ["a\udfff", "\0"])
 def test_a_text_that_no_program_can_receive_is_a_problem_wherever_it_stands(spoiled: str) -> None:
     good, _ = parse(GOOD, "f.yaml")
     assert good is not None

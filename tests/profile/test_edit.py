@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from acp_launch.document.yaml import parse
-from acp_launch.problem import KeyPath
-from acp_launch.profile.edit import CannotEdit, put, remove
+from acp_launch.problem import KeyPath, dotted
+from acp_launch.profile.edit import CannotEdit, NoKey, parse_key, put, remove
 
 PROFILE = """\
 # yaml-language-server: $schema=./schema.json
@@ -189,7 +189,6 @@ def unless_kept(edit: Callable[..., str], text: str, *arguments: Any) -> str:
 
 
 @pytest.mark.whole
-@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, str], choose: st.DataObject) -> None:
     page, ending, text = made
@@ -203,7 +202,6 @@ def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, s
 
 
 @pytest.mark.whole
-@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_removed_is_gone_and_all_other_lines_stay(
     made: tuple[Written, str, str], choose: st.DataObject
@@ -221,7 +219,6 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
 
 
 @pytest.mark.whole
-@settings(max_examples=100)
 @given(written(), st.data())
 def test_what_is_added_is_added_and_no_line_changes_but_a_flow_one(
     made: tuple[Written, str, str], choose: st.DataObject
@@ -392,9 +389,6 @@ def test_an_edit_of_a_large_file_takes_no_time_to_speak_of() -> None:
 
 @pytest.mark.parametrize("key", ["a", "a.b", "a[0]", 'a."b.c"', 'a."x\\"y".b[1][2]', 'a."x y"', "é.b-c_d"])
 def test_a_key_is_read_as_problems_print_it(key: str) -> None:
-    from acp_launch.problem import dotted
-    from acp_launch.profile.edit import parse_key
-
     assert parse_key(key) == parse_key(dotted(parse_key(key)))
     assert dotted(parse_key(key)).replace('"é"', "é") == key
 
@@ -403,7 +397,5 @@ def test_a_key_is_read_as_problems_print_it(key: str) -> None:
     "key", ["", ".", "a.", ".a", "a..b", "[0]", "a[x]", "a[-1]", 'a."b', "a b.", "a" * 2000, "a." * 20]
 )
 def test_what_is_no_key_is_refused(key: str) -> None:
-    from acp_launch.profile.edit import NoKey, parse_key
-
     with pytest.raises(NoKey):
         parse_key(key)

@@ -352,9 +352,9 @@ def test_a_megabyte_of_one_character_is_hidden_in_no_time(others: int) -> None:
 
 
 @pytest.mark.whole
-def test_two_hundred_large_values_are_known_in_no_time_and_in_little_memory() -> None:
+def test_many_large_values_are_known_in_no_time_and_in_little_memory() -> None:
     generator = random.Random(3)
-    values = [generator.randbytes(24_576).hex() for _ in range(200)]  # 48 KiB each
+    values = [generator.randbytes(24_576).hex() for _ in range(80)]  # 48 KiB each
     before = time.process_time()
     tracemalloc.start()
     try:
@@ -362,7 +362,7 @@ def test_two_hundred_large_values_are_known_in_no_time_and_in_little_memory() ->
         assert held(redactor, "hello") == 0
         assert redactor.text(values[7]).strip("*") == ""
         assert redactor.raw_json(json.dumps([values[8]]).encode()).strip(b'[]"*') == b""
-        assert tracemalloc.get_traced_memory()[1] < 80 * 1024 * 1024
+        assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
     finally:
         tracemalloc.stop()
     assert time.process_time() - before < PATIENCE
