@@ -46,6 +46,7 @@ def collected(directory: Path, *options: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *OPTIONS, f"--rootdir={directory}", *options, str(directory)],
         cwd=HERE.parent,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # others take a while to import
         capture_output=True,
         text=True,
         timeout=PATIENCE,
