@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_launch.app.planning import loaded_profile
 from acp_launch.app.sessions import session_label
 from acp_launch.app.spec import RunSpec, usable_profiles
 from acp_launch.console import profiles, sessions
 from acp_launch.console.sessions import tilde
 from acp_launch.console.stderr import DIM, tell
-from acp_launch.errors import SessionError, Stopped, UsageError
+from acp_launch.errors import LaunchError, SessionError, Stopped, UsageError
 from acp_launch.interactive.terminal import can_draw
 from acp_launch.plan.resolve import ADHOC
 from acp_launch.problem import ours
@@ -104,7 +105,8 @@ def can_pick() -> bool:
 
 
 def _resume(spec: RunSpec, settings: Settings) -> RunSpec:
-    """Choose the session of `--continue`: the latest one, of the profile or of all in this project."""
+    """Choose the session of `--continue`: the latest one, of the profile or of all in this project, that is on the
+    machine where its agent is now."""
     if spec.profile:
         return spec
     records = _resumable(settings)
@@ -113,9 +115,19 @@ def _resume(spec: RunSpec, settings: Settings) -> RunSpec:
         with open_registry(settings.state) as registry:
             fix = hint_at_move(registry, project) or f"start one: {ours('run')}"
         raise SessionError(f"there is no session in {project} to continue", fix=fix)
-    latest, which = records[0], "the latest" if records[1:] else "the only"
+    latest = next((each for each in records if _has_its_agent(each, settings)), records[0])
+    which = "the latest" if records[1:] else "the only"
     tell(f'resuming {which} session of this project, "{session_label(latest)}" of profile {latest.profile}', style=DIM)
     return resume_record(latest, spec)
+
+
+def _has_its_agent(record: Record, settings: Settings) -> bool:
+    """Tell whether a session works on the machine that its profile names now; a broken profile is told of later."""
+    try:
+        ssh = loaded_profile(record.profile, settings).profile.runtime.ssh
+    except LaunchError:
+        return True
+    return record.host == (ssh.host if ssh else "")
 
 
 def _resumable(settings: Settings) -> Sequence[Record]:

@@ -268,10 +268,12 @@ def test_continue_chooses_among_the_sessions_of_the_place(launch: Launcher, smal
         refused = launch("session", verb, "there")
         assert refused.code == 3 and f'"there" works in build1:{state}, this run in {launch.project}' in refused.err
         assert "or delete the session here: acp-launch session rm there --local" in refused.err
-    assert launch("run", "p", "x", "--session", "here").code == 0
-    small(**keeping())
-    found = launch("run", "p", "x", "--continue", "-o", "json")
-    assert found.event("session")["name"] == "there", found.err
+    for words in (("--continue", "-o", "json"), ("p", "x", "--continue", "-o", "json")):
+        launch.profile("replayer", "2")
+        assert launch("run", "p", "x", "--session", "here").code == 0
+        small(**keeping())
+        found = launch("run", *words, stdin=b"x")
+        assert found.event("session")["name"] == "there", found.err
     refused = launch("session", "rm", "here")
     assert refused.code == 3 and "fix: remove runtime.ssh" in refused.err
     assert launch("session", "rm", "there").code == 0
