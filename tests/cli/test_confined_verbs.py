@@ -72,27 +72,17 @@ def test_a_plan_says_that_an_agent_without_state_keeps_nothing(launch: Launcher)
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    ("name", "state"),
-    [
-        ("claude-agent-acp", [".claude"]),
-        ("codex-acp", [".codex"]),
-        ("gemini", [".gemini"]),
-        ("qwen", [".qwen"]),
-        ("copilot", [".copilot"]),
-        ("opencode", [".cache/opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode"]),
-    ],
-)
-def test_a_known_agent_keeps_its_state_without_a_word_in_the_profile(
-    launch: Launcher, tmp_path: Path, name: str, state: list[str]
-) -> None:
-    program = tmp_path / name
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    launch.write({"agent": {"command": str(program)}, "runtime": {"confined": True}})
-    place = json.loads(launch("plan", "p", "--json").out)["agent"]["place"]
-    found = sorted(each["path"] for each in place["mounts"] if each["reason"] == "state")
-    assert found == [f"{launch.env['HOME']}/{each}" for each in state]
+def test_a_known_agent_keeps_its_state_without_a_word_in_the_profile(launch: Launcher, tmp_path: Path) -> None:
+    opencode = [".cache/opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode"]
+    plain = {"claude-agent-acp": [".claude"], "codex-acp": [".codex"], "gemini": [".gemini"], "qwen": [".qwen"]}
+    for name, state in {**plain, "copilot": [".copilot"], "opencode": opencode}.items():
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        launch.write({"agent": {"command": str(program)}, "runtime": {"confined": True}})
+        place = json.loads(launch("plan", "p", "--json").out)["agent"]["place"]
+        found = sorted(each["path"] for each in place["mounts"] if each["reason"] == "state")
+        assert found == [f"{launch.env['HOME']}/{each}" for each in state]
 
 
 OFFLINE = {"network": "none"}
@@ -105,10 +95,7 @@ WEAKENED: list[tuple[str, Json | bool, Json | bool | None, str]] = [
     ("confined", OFFLINE, {"write": ["."]}, ""),
     ("confined", False, True, ""),
     ("container", IMAGE, None, "the agent is not in the container that what this file extends asks for"),
-    ("container", IMAGE, {"network": "default"}, "the agent has the network, which what this file extends"),
-    ("container", IMAGE, {"mounts": ["/usr/share"]}, "the agent has other mounts than what this file extends"),
     ("ssh", MACHINE, None, "the agent is not on the machine that what this file extends names"),
-    ("ssh", MACHINE, {"host": "other"}, "the agent has another machine than what this file extends gives it"),
 ]
 
 

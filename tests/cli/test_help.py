@@ -37,14 +37,14 @@ def test_without_a_topic_each_page_of_docs_has_its_line(launch: Launcher) -> Non
     assert all(line.split(maxsplit=1)[1] and len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("topic", manual.topics())
-def test_a_page_is_read_without_the_marks_of_markdown(topic: str, launch: Launcher) -> None:
-    shown = asked(launch, topic)
-    (title,) = re.findall("^# (.*)", (ROOT / "docs" / f"{topic}.md").read_text())
-    assert shown.splitlines()[0] == title
-    assert f"This page is about {manual.about(topic)}." in shown
-    assert not re.search(r"^#|<!--|\([a-z]+\.md[)#]|!\[|<picture|^\|", shown, re.MULTILINE)
-    assert max(map(len, shown.splitlines())) <= 80
+def test_a_page_is_read_without_the_marks_of_markdown(launch: Launcher) -> None:
+    for topic in manual.topics():
+        shown = asked(launch, topic)
+        (title,) = re.findall("^# (.*)", (ROOT / "docs" / f"{topic}.md").read_text())
+        assert shown.splitlines()[0] == title
+        assert f"This page is about {manual.about(topic)}." in shown
+        assert not re.search(r"^#|<!--|\([a-z]+\.md[)#]|!\[|<picture|^\|", shown, re.MULTILINE), topic
+        assert max(map(len, shown.splitlines())) <= 80, topic
 
 
 def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
@@ -118,24 +118,21 @@ def helped(launch: Launcher, *words: str, columns: int) -> str:
     return ended.out.decode()
 
 
-GROUPS = ["", "profile", "secret", "session", "mcp", "permission"]
-
-
 @pytest.mark.parametrize("columns", [60, 132])
-@pytest.mark.parametrize("group", GROUPS)
 def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_terminal(
-    group: str, columns: int, launch: Launcher
+    columns: int, launch: Launcher
 ) -> None:
-    shown = helped(launch, *group.split(), columns=columns)
-    assert max(map(len, shown.splitlines())) <= columns
-    assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)
-    flat = "".join(shown.split())  # a line may end after a hyphen
-    below = {name: verb for name, verb in commands().items() if name and " ".join(name.split()[:-1]) == group}
-    below = {name: verb for name, verb in below.items() if name not in HEADINGS[MORE]}
-    assert below
-    for name, command in below.items():
-        sentence, stop, _ = str(command.help).partition("\n")[0].partition(". ")
-        assert "".join(f"{name.split()[-1]}{sentence}{stop}".split()) in flat
+    verbs = {name: verb for name, verb in commands().items() if name and name not in HEADINGS[MORE]}
+    for group in ("", "profile", "secret", "session", "mcp", "permission"):
+        shown = helped(launch, *group.split(), columns=columns)
+        assert max(map(len, shown.splitlines())) <= columns
+        assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)
+        flat = "".join(shown.split())  # a line may end after a hyphen
+        below = {name: verb for name, verb in verbs.items() if " ".join(name.split()[:-1]) == group}
+        assert below
+        for name, command in below.items():
+            sentence, stop, _ = str(command.help).partition("\n")[0].partition(". ")
+            assert "".join(f"{name.split()[-1]}{sentence}{stop}".split()) in flat
 
 
 def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> None:

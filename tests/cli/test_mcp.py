@@ -435,11 +435,6 @@ def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch:
         ),
         ("prompt", 8, "this is not an MCP server: it printed text, and no answer to initialize from "),
         ("mute", 124, 'no answer to initialize from the MCP server "rude" within 0.5 s\n'),
-        (
-            "null",
-            5,
-            f'the MCP server "rude" names no protocol version in its answer to initialize\n    fix: {SEEN}\n',
-        ),
     ],
 )
 def test_whose_fault_it_is_decides_the_exit_code(launch: Launcher, mode: str, code: int, message: str) -> None:

@@ -76,32 +76,6 @@ def test_a_server_of_the_era_without_handshake_is_used_like_any_other(launch: La
     assert json.loads(asked(launch, "inspect", "--json").out)["connection"] == {"type": "stdio", "era": "modern"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "code", "said", "fix"),
-    [
-        ({"bearer": "other"}, 6, "answered 401 Unauthorized: it does not accept the secret docs", ""),
-        ({"faults": [{"on": "*", "do": "html"}]}, 5, "answered 200 OK (text/html) and not with MCP", "url"),
-        ({"faults": [{"on": "*", "do": "status", "status": 500}]}, 8, "answered 500 Internal Server Error", ""),
-    ],
-)
-def test_each_way_to_be_of_no_use_has_its_words_and_its_exit_code(
-    launch: Launcher, settings: Json, code: int, said: str, fix: str
-) -> None:
-    """M-50: 8 for a server that cannot be reached or fails, 6 for credentials, 5 for what is not MCP."""
-    with tempered(**settings) as server:
-        profile(launch, server.url)
-        done = asked(launch, "tools")
-        checked = launch("doctor", "p", "--json")
-    assert (done.code, done.out) == (code, b"")
-    assert done.err.startswith('acp-launch: the MCP server "docs" ')
-    assert said in done.err
-    assert not fix or f"mcp_servers.docs.{fix}" in done.err
-    assert "Traceback" not in done.err
-    (check,) = [each for each in json.loads(checked.out)["checks"] if each["check"] == "server"]
-    assert (check["standing"], said.split(": ")[0] in check["text"]) == ("problem", True)
-    assert TOKEN not in done.err + checked.out.decode() + checked.err
-
-
 def test_of_credentials_that_are_refused_the_secret_is_named_and_how_to_replace_it(launch: Launcher) -> None:
     launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     for name in ("docs", "other"):
