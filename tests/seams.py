@@ -123,8 +123,10 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("share", "confined"): Held(
         "tests/cli/test_confined.py::test_it_shares_a_server_with_an_agent_that_is_not_confined"
     ),
-    ("share", "container"): Held("tests/cli/test_containers.py::test_it_shares_a_server_with_an_agent_that_is_here"),
-    ("share", "ssh"): Held("tests/cli/test_ssh.py::test_it_shares_a_server_with_an_agent_that_is_here"),
+    ("share", "container"): Held(
+        "tests/cli/test_elsewhere_ends.py::test_it_shares_a_server_with_an_agent_that_is_here"
+    ),
+    ("share", "ssh"): Held("tests/cli/test_elsewhere_ends.py::test_it_shares_a_server_with_an_agent_that_is_here"),
     ("share", "import"): CannotMeet(
         "No other tool has such a key: an import brings none, and an export leaves it out."
     ),

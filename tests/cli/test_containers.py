@@ -2,45 +2,31 @@
 
 import json
 import os
-import select
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from acp_launch.checks.confined import ask_engine, find_digest
 from acp_launch.plan.model import InContainer
-from acp_launch.process.records import RecordedLaunch, read_all
+from acp_launch.process.records import read_all
 from tests.batch.test_freeze import make_repository
+from tests.cli.elsewhere import ADD, MOUNTS, SECRET, Write, contain, held, record_of
 from tests.cli.hosted import up
-from tests.cli.launcher import DEMO_SERVER, ROOT, Json, Launcher, Running
+from tests.cli.launcher import AGENTS, ROOT, Launcher
 from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal
 from tests.engines import KINDS, RealEngine, having
-from tests.patience import AS_USERS_WAIT, PATIENCE, until
+from tests.patience import AS_USERS_WAIT, until
 from tests.process.engines import SmallEngine, small_engine
 from tests.process.liveness import liveness
-
-SECRET = "not-a-real-5c2e8d1f70"
-AGENTS = str(ROOT / "tests" / "agents")
-MOUNTS = [f"{ROOT}/tests/__init__.py:ro", f"{AGENTS}:ro"]
-SERVER = {**DEMO_SERVER, "env": {"TRACKER_TOKEN": "${secret:tracker}"}}
-ADD = "call('sums', 'add', a=2, b=3)"
-DEAF = "[script.ignore(1, 2, 15), __import__('atexit').register(script.hang), 'deaf'][-1]"
-# A program elsewhere in the container, which outlives the agent and the end of its input.
-DAEMON = "[subprocess.Popen(['setsid', 'sleep', '3600']), 'left'][-1]"
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def engine(request: pytest.FixtureRequest) -> Iterator[RealEngine]:
     with having(request.param) as found:
         yield found
-
-
-Contained = Callable[..., None]
 
 
 @pytest.fixture
@@ -53,55 +39,12 @@ def small(launch: Launcher, tmp_path: Path) -> Iterator[SmallEngine]:
 
 
 @pytest.fixture
-def contained(launch: Launcher, engine: RealEngine) -> Contained:
-    """Write the profile of an agent in a container, with a server that has a secret."""
-    launch.env |= {"PATH": f"{Path(engine.program).parent}:{launch.env['PATH']}", "ACP_LAUNCH_SECRET_TRACKER": SECRET}
-
-    def contained(container: Json | None = None, **sections: Json) -> None:
-        runtime = {"container": {"image": engine.image, "engine": engine.name, "mounts": MOUNTS}}
-        runtime["container"] |= container or {}
-        command = {"command": "python3", "args": ["-B", "-I", "-S", f"{AGENTS}/spy.py"]}
-        command |= sections.pop("agent", {})
-        launch.write({"agent": command, "runtime": runtime, "mcp_servers": {"sums": SERVER}, **sections})
-
-    return contained
-
-
-@contextmanager
-def held(launch: Launcher, *lines: str) -> Iterator[tuple[Running, Callable[[], None]]]:
-    """A run whose turn waits after these lines until it is called to go on."""
-    begun, released = (launch.project / name for name in ("begun", "released"))
-    for pipe in (begun, released):
-        os.mkfifo(pipe)
-    hearing = os.open(begun, os.O_RDONLY | os.O_NONBLOCK)
-
-    def go_on() -> None:
-        with released.open("w"):
-            pass
-
-    prompt = "\n".join([*lines, f"write({str(begun)!r})", f"read({str(released)!r})"])
-    try:
-        with launch.start("run", "p", prompt, apart=True) as running:
-            if not select.select([hearing], [], [], PATIENCE)[0]:
-                running.kill(signal.SIGTERM)
-                raise AssertionError(running.end())
-            yield running, go_on
-    finally:
-        os.close(hearing)
-
-
-def record_of(launch: Launcher) -> RecordedLaunch:
-    (found,) = read_all(launch.state)
-    return found
-
-
-def gone(engine: RealEngine, launch: str) -> None:
-    """Return once no container of the launch is left."""
-    until(lambda: not engine.list(launch), lambda: engine.ask("ps", "-a"))
+def contained(launch: Launcher, engine: RealEngine) -> Write:
+    return contain(launch, engine)
 
 
 def test_its_server_answers_and_no_secret_of_it_is_in_the_container(
-    launch: Launcher, contained: Contained, engine: RealEngine
+    launch: Launcher, contained: Write, engine: RealEngine
 ) -> None:
     contained(agent={"env": {"OWN": "of the agent"}})
     halves = f"{SECRET[:9]!r} + {SECRET[9:]!r}"
@@ -109,7 +52,7 @@ def test_its_server_answers_and_no_secret_of_it_is_in_the_container(
         f"run('grep', '-D', 'skip', '-rl', {halves}, '/etc', '/home', '/opt', '/root', '/run', '/tmp', '/var', '.')"
     )
     looks = (ADD, "processes()", "dict(os.environ)", search, "read('/proc/self/mountinfo')")
-    with held(launch, *looks) as (running, go_on):
+    with held(launch, launch.project, *looks) as (running, go_on):
         (container,) = engine.list(record_of(launch).id)
         inspected = engine.ask("inspect", container)
         listed = json.loads(launch("ps", "--json").out)["launches"]
@@ -127,40 +70,8 @@ def test_its_server_answers_and_no_secret_of_it_is_in_the_container(
     assert engine.list() == []
 
 
-def test_an_orderly_end_leaves_nothing(launch: Launcher, contained: Contained, engine: RealEngine) -> None:
-    """Neither a daemon of the agent's nor an agent that is deaf."""
-    contained()
-    done = launch("run", "p", "\n".join([ADD, DAEMON, DEAF]))
-    assert done.code == 0 and b"'text': '5'" in done.out, done.err
-    assert engine.list() == []
-
-
-@pytest.mark.sample(0, 1)
-def test_two_interrupts_leave_nothing(launch: Launcher, contained: Contained, engine: RealEngine) -> None:
-    contained()
-    with held(launch, DEAF) as (running, _):
-        running.kill(signal.SIGINT)
-        running.complains("Ctrl-C stops at once")
-        running.kill(signal.SIGINT)
-        assert running.end().code == 130
-    assert engine.list() == []
-
-
-def test_a_launch_that_is_killed_with_its_guards_leaves_no_container(
-    launch: Launcher, contained: Contained, engine: RealEngine
-) -> None:
-    """The program that starts the agent there ends at the end of its input."""
-    contained()
-    with held(launch, DEAF, DAEMON) as (running, _):
-        record = record_of(launch)
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in (running.process.pid, *(each.pid for each in record.guards)):
-                os.kill(pid, number)
-        gone(engine, record.id)
-
-
 def test_a_host_an_editor_and_a_loaded_session_have_it(
-    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+    launch: Launcher, contained: Write, engine: RealEngine, tmp_path: Path
 ) -> None:
     contained()
     with up(launch) as host:
@@ -202,7 +113,7 @@ check: {command: [sh, -c, 'cat made; env; readlink /proc/self/exe; command -v on
 
 @pytest.mark.sample(0, 1)
 def test_an_item_of_a_batch_has_its_tree_and_its_check_there(
-    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+    launch: Launcher, contained: Write, engine: RealEngine, tmp_path: Path
 ) -> None:
     """The check finds its programs in the image, and sees no variable of this machine."""
     make_repository(launch.project)
@@ -224,7 +135,7 @@ def test_an_item_of_a_batch_has_its_tree_and_its_check_there(
 
 @pytest.mark.sample(0, 1)
 def test_a_check_that_does_not_end_leaves_no_container(
-    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path
+    launch: Launcher, contained: Write, engine: RealEngine, tmp_path: Path
 ) -> None:
     make_repository(launch.project)
     contained()
@@ -238,7 +149,7 @@ def test_a_check_that_does_not_end_leaves_no_container(
 
 @pytest.mark.parametrize("how", ["wait", "ask"])
 def test_a_login_has_a_terminal_there_and_leaves_no_container(
-    launch: Launcher, contained: Contained, engine: RealEngine, tmp_path: Path, how: str
+    launch: Launcher, contained: Write, engine: RealEngine, tmp_path: Path, how: str
 ) -> None:
     (tmp_path / "state").mkdir()
     store = tmp_path / "state" / "store"
@@ -261,23 +172,8 @@ def test_a_login_has_a_terminal_there_and_leaves_no_container(
     assert engine.list() == []
 
 
-@pytest.mark.sample(0, 1)
-def test_it_shares_a_server_with_an_agent_that_is_here(launch: Launcher, contained: Contained) -> None:
-    polite = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
-    shared = {"polite": {**polite, "env": SERVER["env"], "share": "user", "idle": "1h", "cwd": "/usr"}}
-    try:
-        launch.profile("spy", mcp_servers=shared)
-        here = launch.apart("run", "p", "call('polite', 'pid')")
-        contained(mcp_servers=shared)
-        inside = launch.apart("run", "p", "call('polite', 'pid')")
-        assert (here.code, inside.code, inside.out) == (0, 0, here.out), inside.err
-        assert b"'text'" in here.out
-    finally:
-        launch("down", "--servers", "--force")
-
-
 def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
-    launch: Launcher, contained: Contained, engine: RealEngine
+    launch: Launcher, contained: Write, engine: RealEngine
 ) -> None:
     room = Path(engine.program).parents[1]
     calls = room / "calls"
@@ -308,9 +204,7 @@ def test_what_the_engine_lacks_is_told_before_anything_starts_and_asked_once(
     assert facts["shims"]["interpreter"].startswith("Python 3."), facts
 
 
-def test_a_locked_run_starts_the_image_that_is_locked(
-    launch: Launcher, contained: Contained, engine: RealEngine
-) -> None:
+def test_a_locked_run_starts_the_image_that_is_locked(launch: Launcher, contained: Write, engine: RealEngine) -> None:
     """Whatever its tag names now: at last one that has neither python3 nor node."""
     mine = f"localhost/mine:{os.urandom(4).hex()}"
     engine.ask("tag", engine.image, mine)

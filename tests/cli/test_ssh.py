@@ -3,32 +3,24 @@
 import json
 import os
 import re
-import select
 import signal
 import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acp_launch.process.records import RecordedLaunch, read_all
 from tests.batch.repositories import make_repository
+from tests.cli.elsewhere import ADD, DAEMON, DEAF, SECRET, SERVER, Write, held, reach
 from tests.cli.hosted import up
-from tests.cli.launcher import AGENTS, DEMO_SERVER, MARK, ROOT, Json, Launcher, Running
+from tests.cli.launcher import AGENTS, MARK, ROOT, Json, Launcher
 from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal
 from tests.otherhost import OtherHost, having
-from tests.patience import PATIENCE, until, until_ended
-
-SECRET = "not-a-real-93be04d1c7"
-SERVER = {**DEMO_SERVER, "env": {"TRACKER_TOKEN": "${secret:tracker}"}}
-ADD = "call('sums', 'add', a=2, b=3)"
-DEAF = "[script.ignore(1, 2, 15), __import__('atexit').register(script.hang), 'deaf'][-1]"
-DAEMON = "[subprocess.Popen(['setsid', 'sleep', '3600']), 'left'][-1]"
+from tests.patience import until, until_ended
 
 
 @pytest.fixture(scope="module")
@@ -37,21 +29,10 @@ def other() -> Iterator[OtherHost]:
         yield found
 
 
-Reached = Callable[..., None]
-
-
 @pytest.fixture
-def reached(launch: Launcher, other: OtherHost) -> Iterator[Reached]:
-    """Write the profile of an agent there, with a server that has a secret. Nothing of it stays there."""
-    launch.env |= {"PATH": f"{other.bin}:{launch.env['PATH']}", "ACP_LAUNCH_SECRET_TRACKER": SECRET}
-
-    def reached(host: str = "there", directory: str = "", **sections: Json) -> None:
-        runtime = {"ssh": {"host": host, "directory": directory or str(other.there)}}
-        command = {"command": "python3", "args": ["-B", "-I", "-S", f"{other.lib}/tests/agents/spy.py"]}
-        command |= sections.pop("agent", {})
-        launch.write({"agent": command, "runtime": runtime, "mcp_servers": {"sums": SERVER}, **sections})
-
-    yield reached
+def reached(launch: Launcher, other: OtherHost) -> Iterator[Write]:
+    """Nothing of it stays there."""
+    yield reach(launch, other)
     until(lambda: not other.processes(), lambda: str(other.processes()))
     assert other.leftovers() == []
 
@@ -288,41 +269,11 @@ def demo(other: OtherHost) -> Json:
     return {**DEMO, "env": {"PYTHONPATH": str(other.lib)}}
 
 
-@contextmanager
-def held(launch: Launcher, other: OtherHost, *lines: str) -> Iterator[tuple[Running, Callable[[], None]]]:
-    """A run whose turn waits after these lines until it is called to go on."""
-    begun, released = (other.there / name for name in ("begun", "released"))
-    for pipe in (begun, released):
-        os.mkfifo(pipe)
-    hearing = os.open(begun, os.O_RDONLY | os.O_NONBLOCK)
-
-    def go_on() -> None:
-        with released.open("w"):
-            pass
-
-    prompt = "\n".join([*lines, f"write({str(begun)!r})", f"read({str(released)!r})"])
-    try:
-        with launch.start("run", "p", prompt, apart=True) as running:
-            if not select.select([hearing], [], [], PATIENCE)[0]:
-                running.kill(signal.SIGTERM)
-                raise AssertionError(running.end())
-            yield running, go_on
-    finally:
-        os.close(hearing)
-        begun.unlink()
-        released.unlink()
-
-
-def record_of(launch: Launcher) -> RecordedLaunch:
-    (found,) = read_all(launch.state)
-    return found
-
-
-def test_its_server_answers_and_no_secret_of_it_is_there(launch: Launcher, reached: Reached, other: OtherHost) -> None:
+def test_its_server_answers_and_no_secret_of_it_is_there(launch: Launcher, reached: Write, other: OtherHost) -> None:
     reached(agent={"env": {"OWN": "of the agent"}})
     halves = f"{SECRET[:9]!r} + {SECRET[9:]!r}"
     search = f"run('grep', '-D', 'skip', '-rl', {halves}, '/run', '/tmp', '/dev/shm', '.')"  # what both do not share
-    with held(launch, other, ADD, "processes()", "dict(os.environ)", search, "tree('/tmp')") as (running, go_on):
+    with held(launch, other.there, ADD, "processes()", "dict(os.environ)", search, "tree('/tmp')") as (running, go_on):
         shown = launch("ps").out.decode()
         modes = [(each.stat().st_mode & 0o777) for each in map(Path, seats(other))]
         go_on()
@@ -344,43 +295,9 @@ def seats(other: OtherHost) -> list[str]:
     return [str(each) for each in Path(f"/proc/{pid}/root/tmp").glob("acp-launch-*") if each.is_dir()]
 
 
-@pytest.mark.parametrize("lines", [(), (DAEMON,), (DEAF,), (DAEMON, DEAF)], ids=["polite", "daemon", "deaf", "both"])
-def test_an_orderly_end_leaves_nothing(launch: Launcher, reached: Reached, lines: Sequence[str]) -> None:
-    reached()
-    done = launch("run", "p", "\n".join([ADD, *lines]))
-    assert done.code == 0 and b"'text': '5'" in done.out, done.err
-
-
-def test_two_interrupts_leave_nothing(launch: Launcher, reached: Reached, other: OtherHost) -> None:
-    reached()
-    with held(launch, other, DAEMON, DEAF) as (running, _):
-        running.kill(signal.SIGINT)
-        running.complains("Ctrl-C stops at once")
-        running.kill(signal.SIGINT)
-        assert running.end().code == 130
-
-
-@pytest.mark.parametrize("victims", ["launcher", "guards", "launcher guards", "client"])
-def test_what_is_killed_leaves_nothing(launch: Launcher, reached: Reached, other: OtherHost, victims: str) -> None:
-    """Where no guard is left, the half there ends all at the end of the line."""
-    reached()
-    with held(launch, other, DEAF, DAEMON) as (running, go_on):
-        record = record_of(launch)
-        client = next(each.pid for each in record.children if each.name == "agent on there")
-        pids = {"launcher": [running.process.pid], "guards": [each.pid for each in record.guards], "client": [client]}
-        killed = [pid for name in victims.split() for pid in pids[name]]
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in killed:
-                os.kill(pid, number)
-        if victims == "guards":
-            go_on()
-        running.process.wait(PATIENCE)
-        until_ended(client)
-
-
-def test_a_line_that_is_cut_in_a_turn_is_told(launch: Launcher, reached: Reached, other: OtherHost) -> None:
+def test_a_line_that_is_cut_in_a_turn_is_told(launch: Launcher, reached: Write, other: OtherHost) -> None:
     reached(host="slow")
-    with held(launch, other, DEAF, DAEMON) as (running, _):
+    with held(launch, other.there, DEAF, DAEMON) as (running, _):
         other.ask("cut")
         done = running.end()
     assert done.code == 4, done.err
@@ -388,12 +305,12 @@ def test_a_line_that_is_cut_in_a_turn_is_told(launch: Launcher, reached: Reached
 
 
 def test_a_line_that_is_silent_in_a_turn_leaves_nothing_there(
-    launch: Launcher, reached: Reached, other: OtherHost
+    launch: Launcher, reached: Write, other: OtherHost
 ) -> None:
     """While it is silent, all ends there; once it is not, this end is told. Both hear of each other more often here."""
     launch.env["ACP_LAUNCH_TEST_PATIENCE"] = "0.06"  # 2.7 s
     reached(host="slow")
-    with held(launch, other, DEAF, DAEMON) as (running, _):
+    with held(launch, other.there, DEAF, DAEMON) as (running, _):
         until_later = time.monotonic() + 3.5
         while time.monotonic() < until_later:
             assert other.processes(), "the line was not silent, but for the agent"
@@ -404,28 +321,18 @@ def test_a_line_that_is_silent_in_a_turn_leaves_nothing_there(
     assert done.code == 4 and "the line to slow was silent" in done.err, done.err
 
 
-@pytest.mark.parametrize(
-    ("victim", "said"),
-    [
-        ("ssh", "ssh, which leads to the agent on there, was killed by SIGKILL"),
-        ("agent", "the agent was killed by SIGKILL before it answered session/prompt (on there)"),
-        ("first", "the program on there that the agent runs below was killed"),
-        ("second", "the program on there that the agent runs below was killed"),
-    ],
-)
-def test_what_was_killed_is_named(launch: Launcher, reached: Reached, other: OtherHost, victim: str, said: str) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_half_that_was_killed_is_named(launch: Launcher, reached: Write, other: OtherHost, which: int) -> None:
     """At once, also where the agent is deaf; and nothing is left."""
     reached()
-    with held(launch, other, DEAF, DAEMON) as (running, _):
+    with held(launch, other.there, DEAF, DAEMON) as (running, _):
         halves = sorted(pid for pid, words in other.processes().items() if words.startswith("python3 -I -S -c"))
-        (agent,) = (pid for pid, words in other.processes().items() if "spy.py" in words)
-        (ssh,) = (each.pid for each in record_of(launch).children if each.name == "agent on there")
-        os.kill({"ssh": ssh, "agent": agent, "first": halves[0], "second": halves[1]}[victim], signal.SIGKILL)
+        os.kill(halves[which], signal.SIGKILL)
         done = running.end()
-    assert done.code == 4 and said in done.err, done.err
+    assert done.code == 4 and "the program on there that the agent runs below was killed" in done.err, done.err
 
 
-def test_a_session_is_remembered_with_its_host(launch: Launcher, reached: Reached, other: OtherHost) -> None:
+def test_a_session_is_remembered_with_its_host(launch: Launcher, reached: Write, other: OtherHost) -> None:
     reached(agent=demo(other), session={"name": "mine"})
     for text in ("echo one", "history"):
         done = launch("run", "p", text)
@@ -436,7 +343,7 @@ def test_a_session_is_remembered_with_its_host(launch: Launcher, reached: Reache
     assert f"fix: write runtime: {{ssh: {{host: there, directory: {other.there}}}}}, or --new" in refused.err
 
 
-def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reached: Reached, other: OtherHost) -> None:
+def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reached: Write, other: OtherHost) -> None:
     """An agent whose half is killed is started again, and its session reopened."""
     reached(agent=demo(other))
     with up(launch) as host:
@@ -463,27 +370,13 @@ def test_a_host_an_editor_and_a_restarted_agent_have_it(launch: Launcher, reache
     ],
     ids=str,
 )
-def test_run_and_doctor_say_what_is_missing_there(launch: Launcher, reached: Reached, change: Json, said: str) -> None:
+def test_run_and_doctor_say_what_is_missing_there(launch: Launcher, reached: Write, change: Json, said: str) -> None:
     reached(**change)
     assert said in launch("run", "p", "x").err
     assert said in launch("doctor", "p").out.decode()
 
 
-def test_doctor_has_the_shim_opened_there(launch: Launcher, reached: Reached, other: OtherHost) -> None:
+def test_doctor_has_the_shim_opened_there(launch: Launcher, reached: Write, other: OtherHost) -> None:
     reached(agent=demo(other))
     shown = launch("doctor", "p").out.decode()
     assert "on there: it answered in its place" in shown and "shims on there" in shown, shown
-
-
-def test_it_shares_a_server_with_an_agent_that_is_here(launch: Launcher, reached: Reached) -> None:
-    polite = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]}
-    shared = {"polite": {**polite, "env": SERVER["env"], "share": "user", "idle": "1h", "cwd": "/usr"}}
-    try:
-        launch.profile("spy", mcp_servers=shared)
-        here = launch.apart("run", "p", "call('polite', 'pid')")
-        reached(mcp_servers=shared)
-        there = launch.apart("run", "p", "call('polite', 'pid')")
-        assert (here.code, there.code, there.out) == (0, 0, here.out), there.err
-        assert b"'text'" in here.out
-    finally:
-        launch("down", "--servers", "--force")
