@@ -81,6 +81,12 @@ def _require_engine(where: Place, there: InContainer, settings: Settings) -> Pat
     return known
 
 
+def _has_dialog(env: Mapping[str, str]) -> bool:
+    """Tell whether the user wants ssh to ask by a program of their own, not at the terminal."""
+    wanted = env.get("SSH_ASKPASS_REQUIRE") if env.get("SSH_ASKPASS") else ""
+    return wanted == "force" or (wanted == "prefer" and not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(env))
+
+
 def start_elsewhere(
     plan: LaunchPlan,
     where: Place,
@@ -106,8 +112,7 @@ def start_elsewhere(
         first, beat = program(), BEAT
         if asking := find_terminal() if asking is None else asking:
             restore_after_question()
-            has_own = outer.get("SSH_ASKPASS") and outer.get("SSH_ASKPASS_REQUIRE") in ("force", "prefer")
-            outer |= {} if has_own else {**asking, **ASKPASS}
+            outer |= {} if _has_dialog(outer) else {**asking, **ASKPASS}
         if where.seat is not None:
             files = {name: read_program(name) for name in ("shim.py", "copying.py")}
             directory = there_directory(where.seat)

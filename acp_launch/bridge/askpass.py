@@ -13,7 +13,7 @@ import sys
 import termios
 from contextlib import suppress
 
-ANSWER_SECONDS = 120  # as sshd waits for a login
+ANSWER_SECONDS = 100  # a little less than sshd and the default of `agent.timeouts.initialize`
 LOOK_SECONDS = 1  # between two looks whether the job is there
 MAX_LINE_BYTES = 4096  # of a terminal
 MARK = "▐"  # of our own lines (`acp_launch.problem`)
@@ -66,6 +66,7 @@ def main(question: str, kind: str, job: int) -> int:
         os.killpg(job, signal.SIGINT)
     if (not answer or answer.endswith(CTRL_C)) and os.getppid() == ssh:
         os.kill(ssh, signal.SIGTERM)  # or it would ask again
+        os.write(2, b"" if answer else b"acp-launch: ssh waited %d s for an answer\n" % ANSWER_SECONDS)
         return 1
     os.write(1, answer)
     return 0 if answer.strip() else 1  # to ssh an empty one may mean yes

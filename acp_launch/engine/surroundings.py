@@ -178,7 +178,7 @@ _SSH_WORDS = (
     ),
     (
         "Permission denied",
-        "{host} accepts no key that ssh can use without a question, which it asks on a terminal only",
+        "{host} accepts no key that ssh can use without a question, and got no right answer",
         "load the key into your ssh agent: ssh-add; or answer on a terminal, with OpenSSH 8.4 or newer",
     ),
     ("Could not resolve hostname", "ssh knows no host {host}", "name it in ~/.ssh/config, or correct runtime.ssh.host"),

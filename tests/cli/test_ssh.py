@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import termios
 import time
@@ -20,7 +21,7 @@ from tests.cli.launcher import AGENTS, MARK, ROOT, Json, Launcher
 from tests.cli.serving import serving
 from tests.cli.terminal import on_terminal
 from tests.otherhost import OtherHost, having
-from tests.patience import until, until_ended
+from tests.patience import PATIENCE, until, until_ended
 
 
 @pytest.fixture(scope="module")
@@ -125,22 +126,65 @@ def test_on_a_terminal_ssh_asks_and_nothing_keeps_the_answer(
     assert kept == []
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "term", "wrong"])
+@pytest.mark.parametrize("how", ["ctrl-c", "term", "kill", "wrong"])
 def test_a_question_of_ssh_ends_with_its_launch(launch: Launcher, small: Callable[..., Path], how: str) -> None:
     small("asks")
-    with on_terminal("run", "p", "1 + 1", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+    env = {**launch.env, "TERM": "dumb", **({MARK: "apart"} if how == "kill" else {})}
+    with on_terminal("run", "p", "1 + 1", cwd=launch.project, env=env) as terminal:
         before = terminal.modes()
         for _ in range(3 if how == "wrong" else 1):
             terminal.until(ASKED)
             until(lambda: not terminal.modes()[3] & termios.ECHO)
             terminal.raw = b""
-            if how == "term":
-                terminal.process.send_signal(signal.SIGTERM)
+            if how in ("term", "kill"):
+                terminal.process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
             else:
                 terminal.types("no\n" if how == "wrong" else "\3")
-        assert terminal.ends() == {"ctrl-c": 130, "term": 143, "wrong": 4}[how], terminal.text
+        assert terminal.ends() == {"ctrl-c": 130, "term": 143, "kill": -9, "wrong": 4}[how], terminal.text
         assert terminal.modes() == before
         assert ("build1 accepts no key" in terminal.text) == (how == "wrong")
+
+
+def test_a_dialog_that_the_user_wants_is_asked_instead(
+    launch: Launcher, small: Callable[..., Path], tmp_path: Path
+) -> None:
+    small("asks")
+    dialog = tmp_path / "dialog"
+    dialog.write_text("#!/bin/sh\necho sesame\n")
+    dialog.chmod(0o755)
+    env = {**launch.env, "TERM": "dumb", "SSH_ASKPASS": str(dialog), "SSH_ASKPASS_REQUIRE": "force"}
+    with on_terminal("run", "p", "1 + 1", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 0 and "ssh asks" not in terminal.text, terminal.text
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "typed", "is_shown", "code"),
+    [
+        ("The authenticity of host 'x' can't be established.\nContinue? ", "", "yes", True, 0),
+        ("(root@x) The authenticity of host 'x' (yes/no)? ", "", "yes", False, 0),  # a server's words
+        ("Allow the use of key x?", "confirm", "yes", True, 0),
+        ("Allow the use of key x?", "confirm", "", True, 1),  # to ssh an empty answer is a yes
+        ("Confirm user presence for key x", "none", None, True, 0),
+    ],
+)
+def test_a_question_of_ssh_on_its_own(question: str, kind: str, typed: str | None, is_shown: bool, code: int) -> None:
+    ours, theirs = os.openpty()
+    asked_by = {"ACP_LAUNCH_TERMINAL": os.ttyname(theirs), "ACP_LAUNCH_JOB": str(os.getpgrp())}
+    env = {**asked_by, "ACP_LAUNCH_PYTHON": sys.executable, "SSH_ASKPASS_PROMPT": kind}
+    before = termios.tcgetattr(theirs)
+    program = ROOT / "acp_launch" / "bridge" / "askpass.py"
+    with subprocess.Popen([program, f"{question}\x1b[2J▐"], env=env, stdout=subprocess.PIPE) as asking:
+        if typed is not None:
+            until(lambda: not termios.tcgetattr(theirs)[3] & termios.ISIG)
+            assert bool(termios.tcgetattr(theirs)[3] & termios.ECHO) == is_shown
+            os.write(ours, f"{typed}\n".encode())
+        said, _ = asking.communicate(timeout=PATIENCE)
+    assert (asking.returncode, said) == (code, f"{typed}\n".encode() if typed is not None else b"")
+    assert termios.tcgetattr(theirs) == before
+    shown = os.read(ours, 65536).decode()
+    assert shown.startswith(f"\r▐ ssh asks: {question.split()[0]}") and "?[2J?" in shown
+    for each in (ours, theirs):
+        os.close(each)
 
 
 def test_a_batch_on_a_terminal_asks_nothing(launch: Launcher, small: Callable[..., Path]) -> None:
