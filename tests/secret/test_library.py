@@ -3,6 +3,7 @@
 import io
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,33 +100,27 @@ FAILURES: list[tuple[BaseException, State, str]] = [
     (CancelledError(), "unavailable", "does not work here: CancelledError"),
     (EOFError(), "unavailable", "wants to ask for a password in the terminal, which acp-launch does not allow"),
 ]
-failures = pytest.mark.parametrize(
-    ("error", "state", "reason"), FAILURES, ids=[type(error).__name__ for error, _, _ in FAILURES]
-)
 
 
-@failures
-@pytest.mark.parametrize("verb", ["read", "write", "remove"])
-def test_a_backend_may_raise_anything(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, state: State, reason: str, verb: str
-) -> None:
-    monkeypatch.setattr(Raising, "error", error)
+def test_a_backend_may_raise_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     raising = store("Raising")
     work: dict[str, Callable[[], object]] = {
         "read": lambda: raising.read(["github", "other"]),
         "write": lambda: raising.write("github", TOKEN),
         "remove": lambda: raising.remove("github"),
     }
-    with pytest.raises(StoreFault) as raised:
-        work[verb]()
-    assert raised.value.state == state
-    if verb == "write" and not isinstance(error, EOFError):
-        about, _, _ = reason.partition(":")
-        assert raised.value.reason == f"the {label('Raising')} {about}: {type(error).__name__}{UNSAID}"
-    else:
-        assert raised.value.reason.startswith(f"the {label('Raising')} {reason}")
-    assert raised.value.fix == ("unlock it, and try again" if state == "locked" else CHOOSE)
-    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+    for (error, state, reason), verb in product(FAILURES, work):
+        monkeypatch.setattr(Raising, "error", error)
+        with pytest.raises(StoreFault) as raised:
+            work[verb]()
+        assert raised.value.state == state
+        if verb == "write" and not isinstance(error, EOFError):
+            about, _, _ = reason.partition(":")
+            assert raised.value.reason == f"the {label('Raising')} {about}: {type(error).__name__}{UNSAID}"
+        else:
+            assert raised.value.reason.startswith(f"the {label('Raising')} {reason}")
+        assert raised.value.fix == ("unlock it, and try again" if state == "locked" else CHOOSE)
+        assert (raised.value.__cause__, raised.value.__context__) == (None, None)
 
 
 def test_ctrl_c_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,25 +177,15 @@ def test_what_a_backend_says_is_one_short_line(monkeypatch: pytest.MonkeyPatch, 
     assert raised.value.reason == f"the {label('Raising')} refused the change: {said}"
 
 
-SHAPES: list[Callable[[str], str]] = [
-    str,
-    str.upper,
-    lambda value: value[::-1],
-    lambda value: value.encode().hex(),
-    repr,
-]
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=["as it is", "upper case", "reversed", "hex", "repr"])
-@pytest.mark.parametrize("value", ["abc", "ghp_0123456789", "line one\nline two"])
-def test_what_a_backend_says_while_it_writes_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, value: str, shape: Callable[[str], str]
-) -> None:
-    monkeypatch.setattr(Raising, "error", PasswordSetError(f"cannot store {shape(value)} here"))
-    with pytest.raises(StoreFault) as raised:
-        store("Raising").write("github", Secret(value))
-    assert raised.value.state == "denied"
-    assert raised.value.reason == f"the {label('Raising')} refused the change: PasswordSetError{UNSAID}"
+def test_what_a_backend_says_while_it_writes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the value in another shape: upper case, reversed, hex, repr."""
+    for value in ("abc", "ghp_0123456789", "line one\nline two"):
+        for shape in (value, value.upper(), value[::-1], value.encode().hex(), repr(value)):
+            monkeypatch.setattr(Raising, "error", PasswordSetError(f"cannot store {shape} here"))
+            with pytest.raises(StoreFault) as raised:
+                store("Raising").write("github", Secret(value))
+            assert raised.value.state == "denied"
+            assert raised.value.reason == f"the {label('Raising')} refused the change: PasswordSetError{UNSAID}"
 
 
 def test_a_backend_that_lets_nothing_go_denies() -> None:
@@ -303,13 +288,12 @@ def test_a_keychain_dialog_that_is_denied_is_a_problem_of_that_name(keychain: Si
     assert outcome.fix == "try again, and allow it when asked"
 
 
-def test_what_the_keychain_does_not_have_is_missing(keychain: SimpleNamespace) -> None:
+def test_what_the_keychain_does_not_have_is_missing_and_another_status_is_unavailable(
+    keychain: SimpleNamespace,
+) -> None:
     keychain.error = NotFoundError(-25300, "Item not found")
     assert macos().read(["github"])["github"].state == "missing"
     assert macos().remove("github") is False
-
-
-def test_another_status_of_the_keychain_is_unavailable(keychain: SimpleNamespace) -> None:
     keychain.error = KeychainError(-12800, "Unknown Error")
     with pytest.raises(StoreFault) as raised:
         macos().read(["github"])
