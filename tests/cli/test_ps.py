@@ -19,7 +19,9 @@ from tests.patience import PATIENCE
 def running(launch: Launcher) -> Iterator[Running]:
     """An agent behind a wrapper, in its turn, with a double-forked daemon."""
     launch.profile("wrapper", "cancellable")
-    with launch.start("run", "p", "hi", "--output", "json", apart=True) as running:
+    (launch.project / "sub").mkdir()
+    words = ("run", "p", "hi", "--session", "fix-42", "--cwd", "sub", "--output", "json")
+    with launch.start(*words, apart=True) as running:
         running.hears("session/prompt")
         yield running
 
@@ -51,12 +53,14 @@ def kill_all_three(running: Running, guards: list[int]) -> None:
 
 
 @pytest.mark.promise("diagnosis")
-def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher, running: Running) -> None:
+def test_a_running_launch_is_shown_as_a_tree_without_arguments_and_each_process_once(
+    launch: Launcher, running: Running
+) -> None:
     done = launch("ps")
     assert (done.code, done.err) == (0, "")
     lines = done.out.decode().splitlines()
     assert re.fullmatch(r"NAME +PID +AGE +MEMORY +RESTARTS +SESSION +DIRECTORY", lines[0])
-    assert re.fullmatch(rf"p \(run\) +{running.process.pid} +\d+s +\d+ MiB +(hi) +{launch.project}", lines[1])
+    assert re.fullmatch(rf"p \(run\) +{running.process.pid} +\d+s +\d+ MiB +fix-42 +{launch.project}/sub", lines[1])
     names = [line.split()[0] for line in lines[2:]]
     depths = [len(line) - len(line.lstrip()) for line in lines[2:]]
     assert sorted(zip(depths, names, strict=True))[:1] == [(2, "agent")]
@@ -64,24 +68,12 @@ def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher,
     assert (4, "sh") in zip(depths, names, strict=True)
     assert max(depths) == 6
     assert ".py" not in done.out.decode()
-
-
-def test_the_session_of_a_launch_is_shown_by_its_name_and_its_directory(launch: Launcher) -> None:
-    launch.profile("wrapper", "cancellable")
-    sub = launch.project / "sub"
-    sub.mkdir()
-    with launch.start("run", "p", "hi", "--session", "fix-42", "--cwd", "sub", "--output", "json") as running:
-        running.hears("session/prompt")
-        line = launch("ps").out.decode().splitlines()[1]
-        assert re.search(rf" fix-42 +{sub}$", line)
-        (found,) = listed(launch)
-        assert (found["session"], found["title"], found["directory"]) == ("fix-42", "hi", str(sub))
-
-
-def test_json_tells_every_process_once(launch: Launcher, running: Running) -> None:
     (found,) = listed(launch)
-    head = {key: found[key] for key in ("profile", "verb", "state", "pid")}
-    assert head == {"profile": "p", "verb": "run", "state": "running", "pid": running.process.pid}
+    head = {key: found[key] for key in ("profile", "verb", "state", "pid", "session", "title", "directory")}
+    assert head == {
+        **{"profile": "p", "verb": "run", "state": "running", "pid": running.process.pid},
+        **{"session": "fix-42", "title": "hi", "directory": f"{launch.project}/sub"},
+    }
     assert found["memory"] > 1_000_000
     assert 0 <= found["age"] < PATIENCE
     agent = next(each for each in found["processes"] if each["name"] == "agent")
@@ -125,9 +117,6 @@ def test_shims_are_named_and_a_server_without_a_process_is_listed(launch: Launch
     assert [line for line in lines if re.fullmatch(r"    shim notes +\d+ +\d+s +\d+ MiB", line)] != []
     assert [line for line in lines if re.fullmatch(r"  notes +\d+ +\d+s +\d+ MiB", line)] != []
     assert re.fullmatch(r"  gone +- +\(ended\)", lines[-1])
-
-
-def test_json_names_shims_and_what_has_ended(launch: Launcher, supplied: Running) -> None:
     (found,) = listed(launch)
     by_name = {each["name"]: each for each in found["processes"]}
     assert sorted(each["name"] for each in found["processes"]) == ["agent", "guard", "guard", "notes"]
@@ -141,18 +130,15 @@ def test_nothing_is_said_plainly(launch: Launcher) -> None:
         assert (done.code, done.out, done.err) == (0, b"", said)
     assert json.loads(launch("ps", "--json").out) == {"launches": []}
     assert json.loads(launch("reap", "--json").out) == {"ended": []}
-
-
-def test_a_run_that_has_ended_is_not_shown(launch: Launcher) -> None:
     launch.profile("polite")
     assert launch("run", "p", "hi").code == 0
-    assert listed(launch) == []
+    assert listed(launch) == [], "it has ended"
     assert list((launch.state / "launches").iterdir()) == []
 
 
 def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, running: Running) -> None:
     kill_all_three(running, guards_of(launch))
-    shown = launch_unchecked(launch, "ps")
+    shown = launch("ps").out.decode()
     assert "p (run)" in shown
     assert "left behind; to stop: acp-launch reap" in shown
     (found,) = listed(launch)
@@ -163,23 +149,6 @@ def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, runnin
     assert alive(running.mark) == []
     assert launch("reap").err == "nothing was left behind\n"
     assert listed(launch) == []
-
-
-def launch_unchecked(launch: Launcher, verb: str) -> str:
-    done = launch(verb)
-    assert (done.code, done.err) == (0, "")
-    return done.out.decode()
-
-
-def test_reap_tells_a_script_what_it_ended(launch: Launcher, running: Running) -> None:
-    kill_all_three(running, guards_of(launch))
-    (ended,) = json.loads(launch("reap", "--json").out)["ended"]
-    assert {key: ended[key] for key in ("profile", "verb", "survivors")} == {
-        "profile": "p",
-        "verb": "run",
-        "survivors": [],
-    }
-    assert all(set(each) == {"name", "pid"} for each in ended["processes"])
 
 
 def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Launcher, running: Running) -> None:

@@ -58,18 +58,6 @@ def test_a_session_goes_on_in_the_same_agent_and_is_found_without_the_host(launc
     assert (third.code, third.methods) == (0, ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"])
 
 
-def test_ctrl_c_cancels_the_turn_and_the_host_stays(launch: Launcher) -> None:
-    launch.profile("cancellable")
-    with up(launch) as host:
-        with launch.start("run", "p", "hi") as running:
-            running.complains("execute: Long work")
-            running.kill(signal.SIGINT)
-            done = running.end()
-        assert done.code == 130
-        assert host.methods[-1] == "session/cancel"
-        assert len(host.alive()) > 1
-
-
 def test_a_refused_and_a_dying_agent_end_the_run_as_without_a_host(launch: Launcher) -> None:
     launch.profile("crasher", "prompt")
     alone = launch("run", "p", "hi")
@@ -93,7 +81,9 @@ def test_a_question_without_a_terminal_is_denied_as_without_a_host(launch: Launc
 
 
 def test_a_second_up_tells_the_state_and_a_down_without_a_host_says_so(launch: Launcher) -> None:
+    """One from another directory says where the host works; one of another version, the way out."""
     launch.profile("replayer", "1")
+    (launch.project / "below").mkdir()
     none = launch.forked("down", "p")
     assert (none.code, "p is not up" in none.err) == (3, True)
     with up(launch) as host:
@@ -102,6 +92,12 @@ def test_a_second_up_tells_the_state_and_a_down_without_a_host_says_so(launch: L
         assert (second.code, second.err) == (0, f"acp-launch: p is up (pid {host.pid})\n  agent: test-agent\n{again}")
         foreground = launch.forked("up", "p", "--foreground")
         assert (foreground.code, f"p is up (pid {host.pid})" in foreground.err) == (2, True)
+        below = Launcher(launch.project / "below", launch.env).forked("up", "p")
+        assert (below.code, f"p is up (pid {host.pid}), and works in {launch.project}\n" in below.err) == (2, True)
+        with pytest.raises(StateError) as caught:
+            connect(msgspec.structs.replace(msgspec.convert(host.note, HostNote), version="0.0.1"))
+        assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {__version__}"
+        assert caught.value.fix == "acp-launch down p, and up again"
 
 
 def test_a_second_up_of_a_changed_profile_says_what_has_changed(launch: Launcher) -> None:
@@ -119,14 +115,6 @@ def test_a_second_up_of_a_changed_profile_says_what_has_changed(launch: Launcher
         second = launch.forked("up", "p")
         assert (second.code, "+ mcp_servers.server.command" in second.err) == (2, True), second.err
         assert second.err.endswith(f"{fix}; to restart just its servers: acp-launch reload p\n")
-
-
-def test_a_second_up_from_another_directory_says_where_the_host_works(launch: Launcher) -> None:
-    launch.profile("replayer")
-    (launch.project / "below").mkdir()
-    with up(launch) as host:
-        second = Launcher(launch.project / "below", launch.env).forked("up", "p")
-        assert (second.code, f"p is up (pid {host.pid}), and works in {launch.project}\n" in second.err) == (2, True)
 
 
 def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) -> None:
@@ -148,16 +136,6 @@ def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) 
         assert host.methods.count("session/new") == 1
         anew = host.run("hi", "-s", "work", "--new")
         assert (anew.code, host.methods.count("session/new")) == (0, 2)
-
-
-def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> None:
-    launch.profile("polite")
-    with up(launch) as host:
-        note = msgspec.convert(host.note, HostNote)
-        with pytest.raises(StateError) as caught:
-            connect(msgspec.structs.replace(note, version="0.0.1"))
-    assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {__version__}"
-    assert caught.value.fix == "acp-launch down p, and up again"
 
 
 def test_up_may_start_a_host_again(launch: Launcher) -> None:
