@@ -80,12 +80,6 @@ def test_basic_form_encodes_both_parts_before_base64(endpoint: Endpoint) -> None
     assert "client_secret" not in posted.form
 
 
-def test_post_sends_the_secret_in_the_form(endpoint: Endpoint) -> None:
-    asked(endpoint.client(method="client_secret_post"), Secret("a secret+"))
-    (posted,) = endpoint.posted
-    assert (posted.form["client_id"], posted.form["client_secret"]) == ("us", "a secret+")
-
-
 def test_a_client_whose_secret_is_not_known_does_not_ask(endpoint: Endpoint) -> None:
     found = refused(endpoint.client(method="client_secret_basic"))
     assert without_server(found, endpoint) == "wants a client secret, and none is known"

@@ -187,12 +187,6 @@ async def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_opti
             "review.yaml:12:9 session.config.model: the agent offers no models to choose from",
             "leave it out; it offers mode",
         ),
-        (
-            {"configOptions": [MODE, WEB]},
-            parse_setting("wbe=on"),
-            '--set wbe=on: the agent offers no option "wbe"; did you mean "web"?',
-            "use one of mode, web",
-        ),
         (None, parse_setting("model=x"), "--set model=x: the agent has no options to set", "leave it out"),
     ],
 )

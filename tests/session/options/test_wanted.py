@@ -93,12 +93,6 @@ def test_the_beginning_of_a_value_is_not_taken_for_it() -> None:
             'the agent offers no option "tought-level"; did you mean "thought_level"?',
             "use one of mode, model, thought_level, web",
         ),
-        (
-            "web-search",
-            "x",
-            'the agent offers no option "web-search"; did you mean "web"?',
-            "use one of mode, model, thought_level, web",
-        ),
         ("zzz", "x", 'the agent offers no option "zzz"', "use one of mode, model, thought_level, web"),
         ("mode", "plam", 'the agent offers no mode "plam"; did you mean "plan"?', "use one of ask, plan"),
         (
