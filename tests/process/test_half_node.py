@@ -59,7 +59,7 @@ def test_input_that_a_deaf_agent_never_reads_is_seen_to_end(start: Start, alive:
     alive.assert_all_dead()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_agent_without_the_grace(start: Start, alive: Liveness, number: signal.Signals) -> None:
     line = start(children.program("deaf", "stubborn"), alive.env)
     alive.hear("stubborn")
