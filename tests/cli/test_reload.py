@@ -122,9 +122,7 @@ def test_a_required_server_that_does_not_come_up_is_said_and_can_be_mended(launc
         assert said(called(host, "one", "pid")) != ""
 
 
-def test_a_profile_that_is_not_trusted_is_not_taken_by_the_verb_nor_the_host(
-    launch: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_is_not_trusted_is_not_taken(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever reaches its socket cannot make it run what the user has not trusted."""
     written(launch, {"one": server()})
     with up(launch) as host:
