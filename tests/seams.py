@@ -186,9 +186,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
         "An item is carried out by `batch item`; a program that prompts often launches agents by itself."
     ),
     ("dask", "confined"): Held("tests/batch/test_whole.py::test_what_a_profile_uses_is_there_in_an_item"),
-    ("dask", "container"): CannotMeet(
-        "A worker starts `batch item` alone, which asks the engine of its own host, as without Dask."
-    ),
+    ("dask", "container"): Held("tests/cli/test_containers.py::test_items_that_are_deaf_or_killed_leave_no_container"),
     ("dask", "ssh"): CannotMeet(
         "A worker starts `batch item` alone, which calls ssh on its own host, as without Dask."
     ),

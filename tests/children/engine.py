@@ -59,7 +59,8 @@ def carry_out(verb: str, words: list[str], mode: str, streams: list[int]) -> tup
     if verb == "ps":
         (wanted,) = options["--filter"]
         assert "-a" in options, "without it only what runs is listed"
-        found = [each for each in containers.values() if wanted.removeprefix("label=") in each.labels]
+        label = wanted.removeprefix("label=")  # with its value, or any
+        found = [each for each in containers.values() if any(f"{has}=".startswith(f"{label}=") for has in each.labels)]
         return 0, "".join(f"{each.id}\n" for each in found)
     if verb == "rm" and "-t" in options:
         return FAILED, "unknown shorthand flag: 't' in -t"

@@ -12,7 +12,8 @@ from acp_launch.checks.confined import ask_engine, find_digest
 from acp_launch.plan.model import InContainer
 from acp_launch.process.records import read_all
 from tests.batch.test_freeze import make_repository
-from tests.cli.elsewhere import ADD, MOUNTS, SECRET, Write, contain, held, record_of
+from tests.batch.test_whole import ENGINES
+from tests.cli.elsewhere import ADD, DEAF, MOUNTS, SECRET, Write, contain, held, record_of
 from tests.cli.hosted import up
 from tests.cli.launcher import AGENTS, ROOT, Launcher
 from tests.cli.serving import serving
@@ -145,6 +146,25 @@ def test_a_check_that_does_not_end_leaves_no_container(
     assert done.code == 9, done
     assert "the check did not end within 1 s" in (tmp_path / "out" / "items" / "a.p" / "1" / "check.txt").read_text()
     assert engine.list() == []
+
+
+@ENGINES
+def test_items_that_are_deaf_or_killed_leave_no_container(
+    launch: Launcher, small: SmallEngine, engine: tuple[str, ...], tmp_path: Path
+) -> None:
+    """One is killed with what carries it out, and begins again; then both take too long."""
+    prompt = f"{DEAF}\nscript.hang()"
+    batch = {"version": 1, "profiles": ["p"], "tasks": [{"id": "a"}, {"id": "b"}], "prompt": prompt}
+    batch |= {"isolation": "none", "limits": {"timeout": "3s"}}
+    (launch.project / "b.yaml").write_text(json.dumps(batch))
+    words = ("batch", "run", "b.yaml", "--trust", "--out", str(tmp_path / "out"), "--jobs", "2", *engine)
+    with launch.start(*words, apart=True) as running:
+        records = until(
+            lambda: len(found := read_all(launch.state)) >= 2 and all(each.clients for each in found) and found
+        )
+        os.kill(records[0].launcher.pid, signal.SIGKILL)
+        assert running.end().code == 9
+    assert small.call("ps", "-a", "--filter", "label=acp-launch.launch") == "" and read_all(launch.state) == []
 
 
 @pytest.mark.parametrize("how", ["wait", "ask"])
