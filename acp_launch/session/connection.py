@@ -400,7 +400,8 @@ def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
             f"this is not an ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed
         )
     has_own = any(line.strip().startswith("fix: ") for line in error.detail)  # a replay says what to do itself
-    mode = "" if has_own else ACP_MODE
+    is_known = bool(error.fix) and not isinstance(error, WaitExpired)  # that ssh, or an engine, failed
+    mode = "" if has_own or is_known else ACP_MODE
     error.fix = node.advice(error.detail) or "; ".join(filter(None, (mode, error.fix)))
     error.detail = (*printed, *error.detail)
     return error

@@ -187,6 +187,16 @@ def test_a_question_of_ssh_on_its_own(question: str, kind: str, typed: str | Non
         os.close(each)
 
 
+def test_a_host_whose_agent_does_not_come_back_tells_the_cure_of_that(
+    launch: Launcher, small: Callable[..., Path]
+) -> None:
+    state = small()
+    with up(launch) as host:
+        (state / "mode").write_text("asks")
+        host.run("os.kill(os.getppid(), 9)")
+        assert "fix: load the key into your ssh agent" in host.run("1").err
+
+
 def test_a_batch_on_a_terminal_asks_nothing(launch: Launcher, small: Callable[..., Path]) -> None:
     small("asks")
     batch = {"version": 1, "profiles": ["p"], "isolation": "none", "tasks": [{"id": "a", "prompt": "1", "repo": "."}]}
