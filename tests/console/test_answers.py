@@ -133,13 +133,7 @@ def test_an_answer_lives_as_long_as_its_name_plainly_says(life: str, names: list
 
 
 @pytest.mark.parametrize(
-    ("name", "life"),
-    [
-        ("Reject for this session", "session"),
-        ("Never for this session", "session"),
-        ("Never", "always"),
-        ("No", "session"),
-    ],
+    ("name", "life"), [("Reject for this session", "session"), ("Never", "always"), ("No", "session")]
 )
 def test_a_no_lives_no_longer_than_its_name_says(name: str, life: str) -> None:
     assert holds("reject_always", name) == life

@@ -68,10 +68,6 @@ def test_a_terminal_without_room_beside_the_labels_breaks_the_lines_itself() -> 
     assert len([*doctor.lines([found], ANONYMOUS, coloured=False, columns=45)]) == 2
 
 
-def test_a_terminal_gets_colours() -> None:
-    assert shown(ok("a", "", "b"), coloured=True)[0] == "\x1b[32mok     \x1b[0m  a  b"
-
-
 def test_foreign_text_is_one_bounded_line_that_moves_no_cursor() -> None:
     name = "agent\x1b[2J\r\nproblem  fake  line\u202egpj\ud800"
     (line, detail, _) = shown(Check(name="agent", text=name, detail=("x" * 5000 + "\n",)))
@@ -118,17 +114,9 @@ def test_json_is_one_object_with_bounded_facts(capsysbinary: pytest.CaptureFixtu
     assert err == b"acp-launch: stopped; these are the results so far\n"
 
 
-def test_the_exit_code_is_that_of_the_stage_a_run_would_meet_first() -> None:
-    def failing(*codes: int) -> int:
-        return exit_code([ok("a", "", ""), *(problem("a", "", "", "", code) for code in codes)])
-
-    assert [failing(), failing(8), failing(8, 6), failing(6, 4), failing(4, 3), failing(3, 7), failing(7, 2)] == [
-        0,
-        8,
-        6,
-        4,
-        3,
-        7,
-        2,
-    ]
-    assert failing(1) == 1
+@pytest.mark.parametrize(
+    ("codes", "first"),
+    [((), 0), ((8,), 8), ((8, 6), 6), ((6, 4), 4), ((4, 3), 3), ((3, 7), 7), ((7, 2), 2), ((1,), 1)],
+)
+def test_the_exit_code_is_that_of_the_stage_a_run_would_meet_first(codes: tuple[int, ...], first: int) -> None:
+    assert exit_code([ok("a", "", ""), *(problem("a", "", "", "", code) for code in codes)]) == first

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.console.sessions import ago, details, display_name, table, table_json, tilde
-from acp_launch.console.stdout import cells, plain
+from acp_launch.console.stdout import cells
 from acp_launch.session.store import Record
 from tests.patience import PATIENCE
 
@@ -176,10 +176,6 @@ def test_json_has_every_field_and_comes_back_whole() -> None:
     several = json.loads(json.dumps(table_json([FIX, OTHER])))
     assert set(several) == {"sessions"}
     assert [Record(**each) for each in several["sessions"]] == [FIX, OTHER]
-
-
-def test_a_name_with_two_spaces_can_still_be_copied() -> None:
-    assert plain("a  b") == "a  b"
 
 
 def test_showing_loads_neither_sqlite_nor_rich() -> None:

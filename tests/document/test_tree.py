@@ -86,102 +86,57 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
 
 
 def test_what_is_wrong_is_said_with_its_place() -> None:
-    for text, expected in [
-        ("", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
-        ("# only\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
-        ("---\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
-        (
-            "- a",
-            [
-                "f.yaml:1:1: a profile is a mapping of keys to values, found a list\n    fix: begin with: version: 1",
-            ],
-        ),
-        (
-            "a: 1\nb: 2\na: 3\na: 4\n",
-            [
-                'f.yaml:3:1: the key "a" appears twice; the first is on line 1\n    fix: keep one of them',
-                'f.yaml:4:1: the key "a" appears twice; the first is on line 1\n    fix: keep one of them',
-            ],
-        ),
-        ("1: x", ['f.yaml:1:1: keys must be text, found the number 1\n    fix: quote it: "1"']),
-        (
-            "? [a]\n: x\n",
-            ["f.yaml:1:3: keys must be text, found a list\n    fix: write a name before the colon"],
-        ),
-        (
-            "a: !env X",
-            ['f.yaml:1:4: unknown tag "!env"\n    fix: remove it, or quote text that begins with "!"'],
-        ),
-        (
-            "a: 1\n---\nb: 2\n",
-            ['f.yaml:2:1: a profile is one YAML document; a second one begins here\n    fix: remove the "---"'],
-        ),
-        ("a:\n\tb: 1", ["f.yaml:2:1: not valid YAML: a tab is not allowed here\n    fix: indent with spaces"]),
-        (
-            "a: 1\nb: 'x\nc: 2\n",
-            ["f.yaml:2:4: not valid YAML: this quoted text is not closed\n    fix: add the closing quote"],
-        ),
-        (
-            "a: [1\nb: 2",
-            [
-                'f.yaml:1:4: not valid YAML: this "[" list is not closed, or a comma is missing\n'
-                '    fix: close it with "]"'
-            ],
-        ),
+    for text, fault, fix in [
+        ("", "1:1: this file is empty", "begin with: version: 1"),
+        ("# only\n", "1:1: this file is empty", "begin with: version: 1"),
+        ("---\n", "1:1: this file is empty", "begin with: version: 1"),
+        ("- a", "1:1: a profile is a mapping of keys to values, found a list", "begin with: version: 1"),
+        ("1: x", "1:1: keys must be text, found the number 1", 'quote it: "1"'),
+        ("? [a]\n: x\n", "1:3: keys must be text, found a list", "write a name before the colon"),
+        ("a: !env X", '1:4: unknown tag "!env"', 'remove it, or quote text that begins with "!"'),
+        ("a: 1\n---\nb: 2\n", "2:1: a profile is one YAML document; a second one begins here", 'remove the "---"'),
+        ("a:\n\tb: 1", "2:1: not valid YAML: a tab is not allowed here", "indent with spaces"),
+        ("a: 1\nb: 'x\nc: 2\n", "2:4: not valid YAML: this quoted text is not closed", "add the closing quote"),
+        ("a: [1\nb: 2", '1:4: not valid YAML: this "[" list is not closed, or a comma is missing', 'close it with "]"'),
         (
             "a: {b: ${python}, c: d}",
-            [
-                'f.yaml:1:8: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
-                '    fix: quote the whole value, as in "${python}"'
-            ],
+            '1:8: not valid YAML: a value with "${" must be quoted within {...} and [...]',
+            'quote the whole value, as in "${python}"',
         ),
         (
             "é: 1\r\na: [x, y${env:X:-d}/z\n",
-            [
-                'f.yaml:2:9: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
-                '    fix: quote the whole value, as in "${env:X:-d}"'
-            ],
+            '2:9: not valid YAML: a value with "${" must be quoted within {...} and [...]',
+            'quote the whole value, as in "${env:X:-d}"',
         ),
         (
             "a: [${b\n}]",
-            [
-                'f.yaml:1:5: not valid YAML: a value with "${" must be quoted within {...} and [...]\n'
-                '    fix: quote the whole value, as in "${...}"'
-            ],
+            '1:5: not valid YAML: a value with "${" must be quoted within {...} and [...]',
+            'quote the whole value, as in "${...}"',
         ),
         (
             "a: ['${b}', 1\n",
-            [
-                'f.yaml:1:4: not valid YAML: this "[" list is not closed, or a comma is missing\n'
-                '    fix: close it with "]"'
-            ],
+            '1:4: not valid YAML: this "[" list is not closed, or a comma is missing',
+            'close it with "]"',
         ),
         (
             "a: b: c",
-            [
-                'f.yaml:1:5: not valid YAML: a second ": " on this line, or wrong indentation\n'
-                "    fix: quote the text, or line the key up with its neighbours"
-            ],
+            '1:5: not valid YAML: a second ": " on this line, or wrong indentation',
+            "quote the text, or line the key up with its neighbours",
         ),
-        ("a: *b", ['f.yaml:1:4: no anchor "&b" before this alias\n    fix: quote text that begins with "*"']),
-        ("a: &a [*a]", ['f.yaml:1:8: "*a" contains itself\n    fix: remove this alias']),
-        ("a: &a {<<: *a}", ['f.yaml:1:12: "*a" contains itself\n    fix: remove this alias']),
-        (
-            "a: {<<: 1}",
-            ['f.yaml:1:9: "<<" merges mappings, but this is not a mapping\n    fix: write an alias of a mapping'],
-        ),
-        (
-            "a: x\0y",
-            [
-                "f.yaml:1:5: the character U+0000 is not allowed in YAML\n"
-                "    fix: remove it; this may not be a text file"
-            ],
-        ),
-        ('a: "\\0"', ["f.yaml:1:4: no program can receive the character U+0000\n    fix: remove the escape"]),
-        ('a: "\\ud800"', ["f.yaml:1:4: no program can receive the character U+D800\n    fix: remove the escape"]),
-        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: use fewer levels"]),
+        ("a: *b", '1:4: no anchor "&b" before this alias', 'quote text that begins with "*"'),
+        ("a: &a [*a]", '1:8: "*a" contains itself', "remove this alias"),
+        ("a: &a {<<: *a}", '1:12: "*a" contains itself', "remove this alias"),
+        ("a: {<<: 1}", '1:9: "<<" merges mappings, but this is not a mapping', "write an alias of a mapping"),
+        ("a: x\0y", "1:5: the character U+0000 is not allowed in YAML", "remove it; this may not be a text file"),
+        ('a: "\\0"', "1:4: no program can receive the character U+0000", "remove the escape"),
+        ('a: "\\ud800"', "1:4: no program can receive the character U+D800", "remove the escape"),
+        ("[" * 10_000, "1:64: nested deeper than 64 levels", "use fewer levels"),
     ]:
-        assert complaints(text) == expected
+        assert complaints(text) == [f"f.yaml:{fault}\n    fix: {fix}"]
+    assert complaints("a: 1\nb: 2\na: 3\na: 4\n") == [
+        f'f.yaml:{line}:1: the key "a" appears twice; the first is on line 1\n    fix: keep one of them'
+        for line in (3, 4)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,14 @@ from tests.patience import PATIENCE
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs there are for Linux")
 Json = Mapping[str, Any]
 IMAGE = "localhost/agent:1"
-WHO = f"--user {os.getuid()}:{os.getgid()}"
+SSH: Json = {"ssh": {"host": "h", "directory": "/x"}}
+CONTAINER: Json = {"container": {"image": "x"}}
+NETLESS: Json = {"container": {"image": "x", "network": "none"}}
+
+
+def at(*places: Json) -> Json:
+    """A profile's runtime with these places."""
+    return {"runtime": {name: value for place in places for name, value in place.items()}}
 
 
 @pytest.fixture
@@ -43,10 +50,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "project"
 
 
-def planned(project: Path, runtime: Json, **more: Any) -> Resolved:
+def planned(project: Path, runtime: Json, cwd: Path | None = None, **more: Any) -> Resolved:
     file = project / "p.yaml"
     file.write_text(json.dumps({"version": 1, "agent": {"command": "their-agent"}, "runtime": runtime, **more}))
-    return resolve(load(Found("p", file, project, "path")), cwd=project, environ=os.environ)
+    return resolve(load(Found("p", file, project, "path")), cwd=cwd or project, environ=os.environ)
 
 
 def contained(project: Path, more: Json | None = None, **keys: Any) -> Resolved:
@@ -149,13 +156,18 @@ def test_a_socket_is_not_mounted(project: Path, tmp_path: Path) -> None:
             )
 
 
-def test_a_mount_that_is_missing_or_holds_the_home_is_a_problem(project: Path) -> None:
-    found = said(contained(project, {"mounts": ["/nowhere", "~"]}))
-    assert (
-        "runtime.container.mounts[0]: /nowhere does not exist; create it, or remove it from runtime.container.mounts"
-        in found
-    )
-    assert any("would undo the agent's place: it is your home" in each for each in found)
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/nowhere", ".mounts[0]: /nowhere does not exist; create it, or remove it from runtime.container.mounts"),
+        ("~", "would undo the agent's place: it is your home"),
+        *((path, "would undo the agent's place") for path in ("/usr", "/var/lib", "/sys", "/run")),
+    ],
+)
+def test_a_mount_that_is_missing_or_gives_the_home_or_the_system_is_a_problem(
+    project: Path, path: str, why: str
+) -> None:
+    assert any(why in each for each in said(contained(project, {"mounts": [path]})))
 
 
 def test_code_of_a_server_with_a_secret_cannot_be_written_from_the_container(project: Path) -> None:
@@ -203,51 +215,26 @@ def test_a_program_beside_the_agent_runs_where_the_agent_does(project: Path) -> 
 @pytest.mark.parametrize(
     ("keys", "path", "what"),
     [
-        (
-            {"client": {"terminal": True}},
-            "client.terminal",
-            "the agent is on another machine, and its commands would run here",
-        ),
-        ({"client": {"fs": "read"}}, "client.fs", "the agent is on another machine, and its files would be read here"),
-        (
-            {"workspace": {"additional_directories": ["/x"]}},
-            "workspace.additional_directories",
-            "which has no directory of this one",
-        ),
+        ({"client": {"terminal": True}}, "client.terminal", "its commands would run here"),
+        ({"client": {"fs": "read"}}, "client.fs", "its files would be read here"),
+        ({"workspace": {"additional_directories": ["/x"]}}, "workspace.additional_directories", "no directory of this"),
         ({"agent": {"registry": "x"}}, "agent.registry", "the registry installs on this machine"),
+        ({"mcp_servers": {"s": {"command": "x", "bridge": False}}}, "mcp_servers.s.bridge", "start this server there"),
+        (at({"ssh": {"host": "-oProxyCommand=x", "directory": "/x"}}), "runtime.ssh.host", "is not a host"),
+        (at({"ssh": {"host": "h", "directory": "x"}}), "runtime.ssh.directory", "is not an absolute path there"),
+        (at(SSH, {"confined": True}), "runtime.ssh", "confined is one already"),
+        (at(CONTAINER, {"confined": {}}), "runtime.container", "confined is one already"),
+        (at(CONTAINER, SSH), "runtime.ssh", "container is one already"),
+        ({**at(CONTAINER), "agent": {"registry": "x"}}, "agent.registry", "the registry installs on this machine"),
+        (at({"container": {"image": "--privileged"}}), "runtime.container.image", "is not the name of an image"),
+        (at({"container": {"image": "x", "mounts": ["/a:/b"]}}), "runtime.container.mounts[0]", "has a colon"),
+        (at({"container": None}), "runtime.container", "has no value"),
+        (at({"ssh": None}), "runtime.ssh", "has no value"),
         (
-            {"mcp_servers": {"s": {"command": "x", "bridge": False}}},
-            "mcp_servers.s.bridge",
-            "would start this server there",
+            {**at(CONTAINER), "agent": {"command": "a", "inherit_env": "all"}},
+            "agent.inherit_env",
+            "where your PATH and HOME are not",
         ),
-        ({"runtime": {"ssh": {"host": "-oProxyCommand=x", "directory": "/x"}}}, "runtime.ssh.host", "is not a host"),
-        (
-            {"runtime": {"ssh": {"host": "h", "directory": "x"}}},
-            "runtime.ssh.directory",
-            "is not an absolute path there",
-        ),
-        (
-            {"runtime": {"ssh": {"host": "h", "directory": "/x"}, "confined": True}},
-            "runtime.ssh",
-            "confined is one already",
-        ),
-        ({"runtime": {"container": {"image": "x"}, "confined": {}}}, "runtime.container", "confined is one already"),
-        (
-            {"runtime": {"container": {"image": "x"}, "ssh": {"host": "h", "directory": "/x"}}},
-            "runtime.ssh",
-            "container is one already",
-        ),
-        (
-            {"runtime": {"container": {"image": "x"}}, "agent": {"registry": "x"}},
-            "agent.registry",
-            "the registry installs on this machine",
-        ),
-        (
-            {"runtime": {"container": {"image": "--privileged"}}},
-            "runtime.container.image",
-            "is not the name of an image",
-        ),
-        ({"runtime": {"container": {"image": "x", "mounts": ["/a:/b"]}}}, "runtime.container.mounts[0]", "has a colon"),
     ],
 )
 def test_what_cannot_be_done_from_here_is_refused(project: Path, keys: Json, path: str, what: str) -> None:
@@ -274,72 +261,30 @@ def layered(project: Path, below: Json, above: Json) -> list[str]:
 @pytest.mark.parametrize(
     ("below", "above", "what"),
     [
+        (CONTAINER, {"container": None}, ["not in the container that what this file extends asks for"]),
+        (SSH, {"ssh": None}, ["not on the machine that what this file extends names"]),
+        (SSH, {"ssh": {"host": "b"}}, ["the agent has another machine"]),
+        (NETLESS, {"container": {"network": "default"}}, ["which what this file extends takes"]),
+        (CONTAINER, {"container": {"network": "host"}}, ["the agent has this machine's network"]),
+        (CONTAINER, {"container": {"network": "none"}}, []),
+        (CONTAINER, {"container": {"mounts": ["/usr"]}}, ["other mounts than what this file extends gives"]),
         (
-            {"container": {"image": "x"}},
-            {"container": None},
-            "not in the container that what this file extends asks for",
-        ),
-        (
-            {"ssh": {"host": "h", "directory": "/x"}},
-            {"ssh": None},
-            "not on the machine that what this file extends names",
-        ),
-        (
-            {"container": {"image": "x", "network": "none"}},
-            {"container": {"network": "default"}},
-            "which what this file extends takes",
-        ),
-        ({"container": {"image": "x"}}, {"container": {"network": "host"}}, "the agent has this machine's network"),
-        (
-            {"container": {"image": "x"}},
-            {"container": {"mounts": ["/usr"]}},
-            "other mounts than what this file extends gives",
+            CONTAINER,
+            {"container": {"image": "y", "user": "image"}},
+            ["has another image", "has another user"],
         ),
     ],
 )
-def test_a_layer_that_gives_the_agent_more_is_told(project: Path, below: Json, above: Json, what: str) -> None:
-    assert any(what in message for message in layered(project, below, above))
-
-
-def test_a_layer_that_changes_several_is_told_of_each(project: Path) -> None:
-    found = layered(project, {"container": {"image": "x"}}, {"container": {"image": "y", "user": "image"}})
-    assert [each.split(" than ")[0] for each in found] == ["the agent has another image", "the agent has another user"]
-    far = {"ssh": {"host": "a", "directory": "/x"}}
-    (found_there,) = layered(project, far, {"ssh": {"host": "b"}})
-    assert found_there.startswith("the agent has another machine")
-
-
-@pytest.mark.parametrize("runtime", [{"container": None}, {"ssh": None}])
-def test_a_place_without_a_value_is_a_problem(project: Path, runtime: Json) -> None:
-    with pytest.raises(ProfileError, match="has no value"):
-        planned(project, runtime)
-
-
-def test_the_path_of_this_machine_is_not_taken_along(project: Path) -> None:
-    with pytest.raises(ProfileError, match="where your PATH and HOME are not"):
-        contained(project, agent={"command": "a", "inherit_env": "all"})
-
-
-@pytest.mark.parametrize("path", ["/usr", "/var/lib", "/sys", "/run/user"])
-def test_the_system_of_this_machine_cannot_be_written_from_a_container(project: Path, path: str) -> None:
-    if not Path(path).exists():
-        pytest.skip(f"there is no {path}")
-    assert any("would undo the agent's place" in each for each in said(contained(project, {"mounts": [path]})))
+def test_a_layer_that_gives_the_agent_more_is_told(project: Path, below: Json, above: Json, what: list[str]) -> None:
+    found = layered(project, below, above)
+    assert len(found) == len(what) and all(part in message for part, message in zip(what, found, strict=True)), found
 
 
 def test_the_tree_of_an_item_in_the_state_directory_is_mounted(project: Path) -> None:
     tree = directory("STATE") / "batches" / "b-1" / "trees" / "one"
     tree.mkdir(parents=True)
-    file = project / "p.yaml"
-    profile = {"version": 1, "agent": {"command": "a"}, "runtime": {"container": {"image": IMAGE}}}
-    file.write_text(json.dumps(profile))
-    where = place_of(resolve(load(Found("p", file, project, "path")), cwd=tree, environ=os.environ))
+    where = place_of(contained(project, cwd=tree))
     assert can_write(where, tree / "x") and not can_write(where, tree.parent / "x")
-
-
-def test_a_layer_that_takes_from_the_agent_is_not_told(project: Path) -> None:
-    below = {"container": {"image": "x", "network": "host"}}
-    assert layered(project, below, {"container": {"network": "none"}}) == []
 
 
 def test_a_place_without_mounts_shows_nothing_of_this_machine() -> None:

@@ -1,7 +1,10 @@
 """What a child inherits (ours, docs/profiles.md `inherit_env`)."""
 
+import pytest
+
 from acp_launch.plan.executable import environment, inherited, search_path
 from acp_launch.plan.model import INHERITED, Origin, Value
+from acp_launch.profile.values import Inherit
 
 SHELL = {
     "PATH": "/bin",
@@ -18,14 +21,6 @@ SHELL = {
 }
 SECRETS = {"ACP_LAUNCH_PASSPHRASE", "ACP_LAUNCH_SECRET_X", "acp_launch_secret_y"}
 OWN = Value(("mine",), Origin("f.yaml", 3, 5, "agent.env.A"))
-
-
-def test_all_means_everything_but_our_secrets() -> None:
-    assert set(inherited(SHELL, "all")) == set(SHELL) - SECRETS
-
-
-def test_minimal_keeps_what_programs_need_and_no_credential() -> None:
-    assert set(inherited(SHELL, "minimal")) == set(SHELL) - SECRETS - {"OPENAI_API_KEY", "NPM_TOKEN"}
 
 
 def test_minimal_is_not_too_small_for_nix_proxies_certificates_npx_and_uvx() -> None:
@@ -84,12 +79,17 @@ def test_a_login_in_an_address_stays_behind_but_a_proxys_passes() -> None:
     assert set(inherited(shell, "minimal")) == {"npm_config_registry", "HTTPS_PROXY", "npm_config_https_proxy"}
 
 
-def test_a_list_names_variables_and_prefixes() -> None:
-    assert set(inherited(SHELL, ("PATH", "OPENAI_*", "HOM"))) == {"PATH", "OPENAI_API_KEY"}
-
-
-def test_no_list_brings_our_secrets_back() -> None:
-    assert inherited(SHELL, ("ACP_LAUNCH_SECRET_X", "acp_*", "*")) == inherited(SHELL, "all")
+@pytest.mark.parametrize(
+    ("inherit", "names"),
+    [
+        ("all", set(SHELL) - SECRETS),
+        (("ACP_LAUNCH_SECRET_X", "acp_*", "*"), set(SHELL) - SECRETS),
+        ("minimal", set(SHELL) - SECRETS - {"OPENAI_API_KEY", "NPM_TOKEN"}),
+        (("PATH", "OPENAI_*", "HOM"), {"PATH", "OPENAI_API_KEY"}),
+    ],
+)
+def test_a_child_inherits_what_is_asked_for_and_never_our_secrets(inherit: Inherit, names: set[str]) -> None:
+    assert inherited(SHELL, inherit) == {name: SHELL[name] for name in names}
 
 
 def test_what_the_profile_sets_wins_and_every_value_knows_where_it_is_from() -> None:
@@ -100,6 +100,7 @@ def test_what_the_profile_sets_wins_and_every_value_knows_where_it_is_from() -> 
         "A": "f.yaml:3:5",
     }
     assert made["PATH"] == Value(("/bin",), INHERITED)
+    assert "mine" not in repr(OWN)
 
 
 def test_the_search_path_is_the_one_the_child_will_have() -> None:
@@ -108,7 +109,3 @@ def test_the_search_path_is_the_one_the_child_will_have() -> None:
     assert search_path(SHELL, "all", {"PATH": Value(("/agent",), INHERITED)}, {}) == "/agent"
     server = {"PATH": Value(("/server",), INHERITED)}
     assert search_path(SHELL, "all", {"PATH": Value(("/agent",), INHERITED)}, server) == "/server"
-
-
-def test_a_value_never_shows_in_its_repr() -> None:
-    assert "mine" not in repr(OWN)

@@ -27,11 +27,6 @@ def looked_up(command: str, folder: Path, path: str | None = None) -> Path | Can
     return find(command, project=folder, path=str(folder / "bin") if path is None else path)
 
 
-def test_a_bare_name_is_looked_up_on_the_path_of_the_child(folder: Path) -> None:
-    file = program(folder / "bin" / "tool")
-    assert looked_up("tool", folder) == file
-
-
 def test_the_first_executable_one_on_the_path_wins(folder: Path) -> None:
     program(folder / "first" / "tool", mode=0o644)
     file = program(folder / "bin" / "tool")
@@ -40,14 +35,12 @@ def test_the_first_executable_one_on_the_path_wins(folder: Path) -> None:
     assert looked_up("tool", folder, path) == file
 
 
-def test_an_absolute_path_is_taken_as_it_is(folder: Path) -> None:
-    file = program(folder / "x" / "tool")
-    assert looked_up(str(file), folder) == file
-
-
-def test_a_relative_path_begins_at_the_project(folder: Path) -> None:
-    file = program(folder / "x" / "tool")
-    assert looked_up("./x/tool", folder) == file
+@pytest.mark.parametrize("command", ["tool", "./bin/tool", "{}/bin/tool"])
+def test_a_name_is_looked_up_on_the_path_of_the_child_and_a_relative_path_begins_at_the_project(
+    folder: Path, command: str
+) -> None:
+    file = program(folder / "bin" / "tool")
+    assert looked_up(command.format(folder), folder) == file
 
 
 @pytest.mark.parametrize("entry", ["", ".", "bin", "./bin"])
@@ -105,16 +98,29 @@ def test_what_is_not_there_is_named_with_a_way_out(command: str, message: str, f
     assert looked_up(command, folder) == CannotRun(message, fix, command if is_absent else "")
 
 
-def test_a_path_to_nothing_is_named_whole(folder: Path) -> None:
-    assert looked_up("./gone", folder) == CannotRun(
-        f'the program "{folder / "gone"}" does not exist', "correct the path; a relative path begins at the project"
-    )
+def test_a_path_to_nothing_or_to_a_directory_is_named_whole(folder: Path) -> None:
+    fix = "correct the path; a relative path begins at the project"
+    assert looked_up("./gone", folder) == CannotRun(f'the program "{folder / "gone"}" does not exist', fix)
+    fault = f'"{folder / "bin"}" is a directory, not a program'
+    assert looked_up("./bin", folder) == CannotRun(fault, "name the program in it")
 
 
-def test_a_directory_is_no_program(folder: Path) -> None:
-    assert looked_up("./bin", folder) == CannotRun(
-        f'"{folder / "bin"}" is a directory, not a program', "name the program in it"
-    )
+@pytest.mark.parametrize(
+    ("line", "fault", "fix"),
+    [
+        (
+            "#!/no/such/python3 -I",
+            "needs /no/such/python3, which does not exist",
+            "install python3, or correct the first line of the script",
+        ),
+        ("#!/usr/bin/env nonesuch", "needs nonesuch, which is not on PATH", "install nonesuch"),
+        ("#!/usr/bin/env -S A=b nonesuch --x", "needs nonesuch, which is not on PATH", "install nonesuch"),
+        ("#!/bin/sh\r\necho\r", 'has Windows line ends, so its "#!" line names no program', "dos2unix {}"),
+    ],
+)
+def test_a_script_that_cannot_start_says_why(folder: Path, line: str, fault: str, fix: str) -> None:
+    file = program(folder / "bin" / "tool", f"{line}\n")
+    assert looked_up("tool", folder) == CannotRun(f'"{file}" {fault}', fix.format(file))
 
 
 def test_a_program_that_cannot_be_looked_at_says_why(folder: Path) -> None:
@@ -149,24 +155,3 @@ def test_a_command_of_a_fix_is_read_by_a_shell_as_text(folder: Path) -> None:
     closed = looked_up(str(file), folder)
     assert isinstance(closed, CannotRun)
     assert shlex.split(closed.fix) == ["chmod", "+x", str(file)]
-
-
-def test_a_script_whose_interpreter_is_gone_says_which(folder: Path) -> None:
-    file = program(folder / "bin" / "tool", "#!/no/such/python3 -I\n")
-    assert looked_up("tool", folder) == CannotRun(
-        f'"{file}" needs /no/such/python3, which does not exist',
-        "install python3, or correct the first line of the script",
-    )
-
-
-@pytest.mark.parametrize("line", ["#!/usr/bin/env nonesuch", "#!/usr/bin/env -S A=b nonesuch --x"])
-def test_a_script_whose_program_is_not_on_the_path_says_which(line: str, folder: Path) -> None:
-    file = program(folder / "bin" / "tool", f"{line}\n")
-    assert looked_up("tool", folder) == CannotRun(f'"{file}" needs nonesuch, which is not on PATH', "install nonesuch")
-
-
-def test_a_script_with_windows_line_ends_says_so(folder: Path) -> None:
-    file = program(folder / "bin" / "tool", "#!/bin/sh\r\necho\r\n")
-    assert looked_up("tool", folder) == CannotRun(
-        f'"{file}" has Windows line ends, so its "#!" line names no program', f"dos2unix {file}"
-    )

@@ -94,24 +94,21 @@ def test_a_missing_one_names_the_store_and_the_command_that_sets_it(loaded: Load
 
 
 @pytest.mark.parametrize(
-    ("state", "own", "fix"),
+    ("state", "own", "has_terminal", "fix"),
     [
-        ("missing", "", "export ACP_LAUNCH_SECRET_DOCS=..., or acp-launch secret set docs"),
-        ("unavailable", "use a file", "export ACP_LAUNCH_SECRET_DOCS=..., or use a file"),
-        ("locked", "", "export ACP_LAUNCH_SECRET_DOCS=..., or unlock it and try again"),
-        ("denied", "", "export ACP_LAUNCH_SECRET_DOCS=..., or try again and allow it"),
-        ("too large", "", "store at most 64 KiB: acp-launch secret set docs"),
+        ("locked", "say please", True, "say please"),
+        ("missing", "", False, "export ACP_LAUNCH_SECRET_DOCS=..., or acp-launch secret set docs"),
+        ("unavailable", "use a file", False, "export ACP_LAUNCH_SECRET_DOCS=..., or use a file"),
+        ("locked", "", False, "export ACP_LAUNCH_SECRET_DOCS=..., or unlock it and try again"),
+        ("denied", "", False, "export ACP_LAUNCH_SECRET_DOCS=..., or try again and allow it"),
+        ("too large", "", False, "store at most 64 KiB: acp-launch secret set docs"),
     ],
 )
-def test_without_a_terminal_the_variable_comes_first(loaded: Loaded, state: State, own: str, fix: str) -> None:
+def test_without_a_terminal_the_variable_comes_first_and_a_store_may_know_better(
+    loaded: Loaded, state: State, own: str, has_terminal: bool, fix: str
+) -> None:
     outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": Outcome(state, "shelf", None, "so", own)}
-    assert [problem.fix for problem in unmet(needs(loaded), outcomes, has_terminal=False)] == [fix]
-
-
-def test_a_store_that_knows_better_says_what_to_do(loaded: Loaded) -> None:
-    outcome = Outcome("locked", "shelf", None, "it is so", "say please")
-    outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": outcome}
-    assert [problem.fix for problem in unmet(needs(loaded), outcomes)] == ["say please"]
+    assert [problem.fix for problem in unmet(needs(loaded), outcomes, has_terminal=has_terminal)] == [fix]
 
 
 def test_a_server_that_is_not_started_needs_nothing(loaded: Loaded) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.scalars import Duration
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, adhoc, resolve, split_command
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
-from acp_launch.profile.model import Restart, ServerTimeouts, Tools
 from acp_launch.secret.value import Secret, SecretReference
 from tests.patience import PATIENCE
 
@@ -246,20 +244,6 @@ def test_the_directory_of_a_server_must_be_there(machine: Machine) -> None:
     ]
 
 
-def test_supervision_is_part_of_the_plan(machine: Machine) -> None:
-    plan = machine.plan(
-        "agent: {command: agent}\nmcp_servers:\n  a: {command: agent}\n"
-        "  b: {command: agent, restart: {max: 1}, timeouts: {call: 1m}, tools: {deny: [x]}}\n"
-    )
-    a, b = stdio(plan).values()
-    assert (a.required, a.bridge, a.restart, a.timeouts, a.tools) == (True, True, Restart(), ServerTimeouts(), Tools())
-    assert (b.restart, b.timeouts, b.tools) == (
-        Restart(max=1),
-        ServerTimeouts(call=Duration(60)),
-        Tools(deny=("x",)),
-    )
-
-
 def test_a_server_that_is_not_required_may_be_missing_on_this_machine(machine: Machine) -> None:
     """Then its secrets are not needed either."""
     made = machine.resolved(
@@ -362,12 +346,6 @@ def test_directories_are_relative_to_the_project_and_duplicates_are_dropped(mach
     assert plan.additional_directories == (machine.root / "shared", machine.typed)
 
 
-def test_a_file_is_no_working_directory(machine: Machine) -> None:
-    assert machine.complaints("agent: {command: agent}\nworkspace: {cwd: work.yaml}") == [
-        'work.yaml:3:18: workspace.cwd: "work.yaml" is not a directory\n    fix: name a directory'
-    ]
-
-
 def test_the_cwd_option_wins_and_is_relative_to_where_it_was_typed(machine: Machine) -> None:
     (machine.typed / "sub").mkdir()
     text = "agent: {command: agent}\nworkspace: {cwd: nowhere}"
@@ -421,12 +399,6 @@ def test_tokens_are_not_sent_unencrypted_to_a_host_that_only_the_environment_nam
     ]
     machine.environ["DOCS"] = "http://127.0.0.1:8080/mcp"
     machine.plan(LOGIN)
-
-
-def test_warnings_travel_with_the_plan(machine: Machine) -> None:
-    made = machine.resolved('agent: {command: agent, args: ["${secret:x}"]}')
-    assert made.plan is not None
-    assert [problem.severity for problem in made.problems] == ["warning"]
 
 
 def test_a_command_line_becomes_a_plan_without_any_profile(machine: Machine) -> None:

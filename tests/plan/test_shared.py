@@ -196,10 +196,17 @@ def test_directories_count_only_where_the_server_is_told_of_them() -> None:
     assert differences(server(told, TOKEN, "/a"), server(told, TOKEN, "/b", "/c")) == ["roots (here /a, there /b, /c)"]
 
 
-@pytest.mark.parametrize("inherit", [["AWS_PROFILE"], ["AWS_*"]])
-def test_variables_that_the_profile_names_keep_them_apart(inherit: Inherit) -> None:
-    shells: list[dict[str, str]] = [{**SHELL, "AWS_PROFILE": name} for name in ("dev", "production")]
-    assert differences(*(server(planned(inherit, shell)) for shell in shells)) == ["variable AWS_PROFILE"]
+@pytest.mark.parametrize(
+    ("inherit", "name"),
+    [
+        *(([name], name) for name in ("AWS_PROFILE", "TERM", "DISPLAY")),
+        (["AWS_*"], "AWS_PROFILE"),
+        *(("minimal", name) for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "SSL_CERT_FILE", "XDG_CONFIG_HOME")),
+    ],
+)
+def test_variables_that_the_profile_names_or_a_server_inherits_keep_them_apart(inherit: Inherit, name: str) -> None:
+    shells: list[dict[str, str]] = [{**SHELL, name: each} for each in ("/one", "/two")]
+    assert differences(*(server(planned(inherit, shell)) for shell in shells)) == [f"variable {name}"]
 
 
 @pytest.mark.parametrize("name", TELLING)
@@ -208,18 +215,6 @@ def test_all_other_variables_of_a_shell_keep_them_apart_by_name(name: str) -> No
     shells: list[dict[str, str]] = [{**SHELL, name: "canary-1"}, {**SHELL, name: "canary-2"}, SHELL]
     for one, two in combinations(shells, 2):
         assert differences(*(server(planned("all", shell)) for shell in (one, two))) == [f"variable {name}"]
-
-
-@pytest.mark.parametrize("name", ["DOCKER_HOST", "DOCKER_CONTEXT", "SSL_CERT_FILE", "XDG_CONFIG_HOME"])
-def test_so_do_the_few_that_a_server_inherits_by_default(name: str) -> None:
-    shells: list[dict[str, str]] = [{**SHELL, name: each} for each in ("/one", "/two")]
-    assert differences(*(server(planned("minimal", shell)) for shell in shells)) == [f"variable {name}"]
-
-
-@pytest.mark.parametrize("name", ["TERM", "DISPLAY"])
-def test_a_variable_of_a_terminal_counts_if_the_profile_names_it(name: str) -> None:
-    shells: list[dict[str, str]] = [{**SHELL, name: each} for each in ("one", "two")]
-    assert differences(*(server(planned([name], shell)) for shell in shells)) == [f"variable {name}"]
 
 
 def test_the_host_gets_what_a_server_needs() -> None:

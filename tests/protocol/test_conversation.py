@@ -1,8 +1,8 @@
 """Ring 1. ACP v1 from the client's side; every line we could send is judged by the oracle (facts: C-1 … C-67)."""
 
 import json
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -14,7 +14,6 @@ from acp_launch.protocol.conversation import (
     Completed,
     Conversation,
     Event,
-    How,
     Opened,
     PermissionAsked,
     Reply,
@@ -35,11 +34,11 @@ EVERYTHING = {
 class Talk:
     """A conversation and the agent's voice; collects and judges everything the client says."""
 
-    def __init__(self, capabilities: object = None) -> None:
+    def __init__(self, capabilities: object = None, *, offers: Offers | None = None, **more: object) -> None:
         self.client = Conversation()
-        call = self.said(self.client.initialize())
-        answer = {"protocolVersion": 1, "agentCapabilities": EVERYTHING if capabilities is None else capabilities}
-        (event,) = self.hear({"id": call["id"], "result": answer})
+        call = self.said(self.client.initialize(offers) if offers else self.client.initialize())
+        told = EVERYTHING if capabilities is None else capabilities
+        (event,) = self.hear({"id": call["id"], "result": {"protocolVersion": 1, "agentCapabilities": told, **more}})
         assert isinstance(event, Answered)
         self.negotiated = self.client.negotiated(event.result)
 
@@ -112,66 +111,38 @@ def test_what_is_omitted_null_or_malformed_is_unsupported(said: object) -> None:
     assert not any(getattr(able, name) for name in able.__struct_fields__)
 
 
-def test_bad_auth_methods_are_dropped_alone_and_unknown_types_are_agent() -> None:
-    """C-22, C-28."""
-    client = Conversation()
-    client.initialize()
-    methods = [
-        {"id": "a", "name": "A"},
-        {"id": "b"},
-        "x",
-        {"type": "env_var", "id": "c", "name": "C", "vars": []},
-        {"type": "terminal", "id": "d", "name": "D"},
-    ]
-    negotiated = client.negotiated(Raw(json.dumps({"protocolVersion": 1, "authMethods": methods}).encode()))
-    assert [(method.id, method.type) for method in negotiated.auth_methods] == [
-        ("a", "agent"),
-        ("c", "agent"),
-        ("d", "terminal"),
-    ]
-
-
-def test_a_new_session_sends_absolute_cwd_and_always_a_list_of_servers() -> None:
-    """C-37, C-38, C-39, C-41, C-42."""
-    talk = Talk()
+@pytest.mark.parametrize(
+    ("how", "session", "capabilities", "more"),
+    [
+        ("new", {}, EVERYTHING, {"additionalDirectories": ["/lib"]}),
+        ("load", {"sessionId": "s9"}, EVERYTHING, {"additionalDirectories": ["/lib"]}),
+        ("resume", {"sessionId": "s9"}, EVERYTHING, {"additionalDirectories": ["/lib"]}),
+        ("new", {}, {}, {}),
+    ],
+)
+def test_a_session_is_opened_with_everything_that_the_agent_knows(
+    how: Any, session: dict[str, str], capabilities: object, more: object
+) -> None:
+    """C-37, C-38, C-39, C-41, C-42: always a list of servers, and directories only to an agent that knows them."""
+    talk = Talk(capabilities)
     server = {"name": "fs", "command": "/bin/x", "args": [], "env": [{"name": "A", "value": "b"}]}
-    message = talk.said(talk.client.open("new", "", cwd="/w", servers=[server], directories=["/lib"]))
-    assert message["params"] == {"cwd": "/w", "mcpServers": [server], "additionalDirectories": ["/lib"]}
-
-
-def test_directories_are_not_sent_to_an_agent_that_does_not_know_them() -> None:
-    """C-41."""
-    talk = Talk({})
-    message = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=["/lib"]))
-    assert message["params"] == {"cwd": "/w", "mcpServers": []}
-
-
-@pytest.mark.parametrize("how", ["load", "resume"])
-def test_load_and_resume_send_everything_again(how: Any) -> None:
-    """C-38, C-41."""
-    talk = Talk()
-    message = talk.said(talk.client.open(how, "s9", cwd="/w", servers=[], directories=["/lib"]))
-    assert message["params"] == {
-        "sessionId": "s9",
-        "cwd": "/w",
-        "mcpServers": [],
-        "additionalDirectories": ["/lib"],
-    }
+    call = talk.client.open(how, session.get("sessionId", ""), cwd="/w", servers=[server], directories=["/lib"])
+    assert talk.said(call)["params"] == {"cwd": "/w", "mcpServers": [server], **session, **more}  # type: ignore[dict-item]
 
 
 def test_nothing_is_called_that_is_not_advertised() -> None:
     """C-31, C-32, C-33, C-34, C-35."""
     client = Talk({}).client
-    hows: tuple[How, How] = ("load", "resume")
-    for how in hows:
-        with pytest.raises(LocalProtocolError, match=f"does not advertise session/{how}"):
-            client.open(how, "s", cwd="/w", servers=[], directories=[])
-    ends: tuple[Literal["close"], Literal["delete"]] = ("close", "delete")
-    for end in ends:
-        with pytest.raises(LocalProtocolError, match=f"does not advertise session/{end}"):
-            client.end(end, "s")
-    with pytest.raises(LocalProtocolError, match="does not advertise session/list"):
-        client.list_sessions()
+    calls: dict[str, Callable[[], object]] = {
+        "load": lambda: client.open("load", "s", cwd="/w", servers=[], directories=[]),
+        "resume": lambda: client.open("resume", "s", cwd="/w", servers=[], directories=[]),
+        "close": lambda: client.end("close", "s"),
+        "delete": lambda: client.end("delete", "s"),
+        "list": client.list_sessions,
+    }
+    for name, call in calls.items():
+        with pytest.raises(LocalProtocolError, match=f"does not advertise session/{name}"):
+            call()
 
 
 def test_list_close_and_delete_are_valid_messages() -> None:
@@ -194,18 +165,13 @@ def test_updates_before_the_answer_to_session_new_are_kept_and_follow_the_openin
     assert (events[1].kind, events[1].replay) == ("available_commands_update", False)
 
 
-def test_what_is_kept_for_unknown_sessions_is_bounded() -> None:
+@pytest.mark.parametrize(("count", "text"), [(EARLY_UPDATES, ""), (0, "x" * (9 << 20))], ids=["number", "size"])
+def test_what_is_kept_for_unknown_sessions_is_bounded(count: int, text: str) -> None:
     """C-43."""
     talk = Talk()
-    for _ in range(EARLY_UPDATES):
+    for _ in range(count):
         assert talk.update("ghost", "plan", entries=[]) == ()
-    (event,) = talk.update("ghost", "plan", entries=[])
-    assert isinstance(event, Junk)
-
-
-def test_an_update_that_is_too_big_to_keep_is_junk() -> None:
-    talk = Talk()
-    (event,) = talk.update("ghost", "plan", entries=["x" * (9 << 20)])
+    (event,) = talk.update("ghost", "plan", entries=[text])
     assert isinstance(event, Junk)
 
 
@@ -225,15 +191,7 @@ def test_what_comes_while_no_turn_runs_is_outside() -> None:
     assert not any(event.replay for event in told)
 
 
-def test_a_session_that_is_resumed_replays_nothing() -> None:
-    talk = Talk()
-    call = talk.said(talk.client.open("resume", "s1", cwd="/w", servers=[], directories=[]))
-    (_, _), (told,) = talk.hear({"id": call["id"], "result": {}}), talk.update("s1", "agent_message_chunk")
-    assert isinstance(told, Updated)
-    assert (told.replay, told.outside) == (False, True)
-
-
-def test_a_loaded_session_replays_until_its_first_prompt() -> None:
+def test_a_loaded_session_replays_until_its_first_prompt_and_a_resumed_one_never() -> None:
     """C-44; gemini sends most of the history after the answer."""
     talk = Talk()
     call = talk.said(talk.client.open("load", "s1", cwd="/w", servers=[], directories=[]))
@@ -244,6 +202,10 @@ def test_a_loaded_session_replays_until_its_first_prompt() -> None:
     live = talk.update("s1", "agent_message_chunk", content={"type": "text", "text": "yes"})
     assert [event.replay for event in [*before, *after, *live] if isinstance(event, Updated)] == [True, True, False]
     assert [type(event) for event in opened] == [Opened, Answered]
+    call = talk.said(talk.client.open("resume", "s2", cwd="/w", servers=[], directories=[]))
+    (_, _), (told,) = talk.hear({"id": call["id"], "result": {}}), talk.update("s2", "agent_message_chunk")
+    assert isinstance(told, Updated)
+    assert (told.replay, told.outside) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -256,58 +218,45 @@ def test_a_loaded_session_replays_until_its_first_prompt() -> None:
     ],
 )
 def test_an_update_is_the_same_however_it_is_written(line: bytes) -> None:
-    talk, body = Talk(), b'{"sessionUpdate":"plan","entries":[]}'
+    """And its bytes stay what they are."""
+    talk = Talk()
+    body = b'{ "zeta":1e400,"sessionUpdate" : "x_new","big":123456789012345678901234567890,"_meta":{"a":null} }'
     talk.session()
     (event,) = talk.client.receive(line % body)
     assert isinstance(event, Updated)
-    assert (event.session_id, event.kind, bytes(event.update)) == ("s1", "plan", body)
+    assert (event.session_id, event.kind, bytes(event.update)) == ("s1", "x_new", body)
+
+
+UPDATE = b'{"method":"session/update","params":{"sessionId":"s1","update":%b}}'
 
 
 @pytest.mark.parametrize(
-    ("line", "kind"),
+    "line",
     [
-        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"plan"}},"id":1}', Reply),
-        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"\xff"}}}', Junk),
-        (b'{"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"plan"}}', Junk),
+        UPDATE % b'{"sessionUpdate":"\xff"}',
+        UPDATE[:-1] % b'{"sessionUpdate":"plan"}',
+        UPDATE % b'{"sessionUpdate":"x","y":%b}' % (b"[" * 500_000 + b"]" * 500_000),
+        UPDATE % b"{}",
+        UPDATE.replace(b'"s1"', b"1") % b'{"sessionUpdate":"x"}',
+        *(
+            b'{"method":"session/update","params":%b}' % params
+            for params in (b"null", b"{}", b"[]", b'{"sessionId":1}')
+        ),
     ],
+    ids=["bytes", "half", "deep", "no kind", "no session", "null", "empty", "a list", "no update"],
 )
-def test_a_line_that_only_looks_like_an_update_is_none(line: bytes, kind: type[Event]) -> None:
-    talk = Talk()
-    talk.session()
-    (event,) = talk.client.receive(line)
-    assert isinstance(event, kind)
-
-
-def test_an_update_keeps_its_bytes() -> None:
-    talk = Talk()
-    talk.session()
-    raw = b'{ "zeta":1e400,"sessionUpdate" : "x_new","big":123456789012345678901234567890,"_meta":{"a":null} }'
-    (event,) = talk.client.receive(
-        b'{"jsonrpc":"2.0","method":"session/update","params":{"update":' + raw + b',"sessionId":"s1"}}'
-    )
-    assert isinstance(event, Updated)
-    assert bytes(event.update) == raw
-    assert event.kind == "x_new"
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        None,
-        {},
-        [],
-        {"sessionId": "s1"},
-        {"sessionId": 1, "update": {"sessionUpdate": "x"}},
-        {"sessionId": "s1", "update": {}},
-    ],
-)
-def test_a_malformed_update_is_junk_and_ends_nothing(params: object) -> None:
+def test_a_malformed_update_is_junk_and_ends_nothing(line: bytes) -> None:
     """C-58."""
     talk = Talk()
     talk.session()
-    (event,) = talk.hear({"method": "session/update", "params": params})
+    (event,) = talk.client.receive(line)
     assert isinstance(event, Junk)
     assert talk.update("s1", "plan", entries=[])
+
+
+def test_a_request_that_looks_like_an_update_is_answered() -> None:
+    (event,) = Talk().client.receive(UPDATE[:-1] % b'{"sessionUpdate":"plan"}' + b',"id":1}')
+    assert isinstance(event, Reply)
 
 
 def test_our_own_initialize_coming_back_is_no_agent() -> None:
@@ -326,17 +275,10 @@ def test_a_request_we_do_not_serve_is_answered_method_not_found(method: str) -> 
     talk = Talk()
     (event,) = talk.hear({"id": "u-1", "method": method, "params": {"sessionId": "s1"}})
     assert isinstance(event, Reply)
-    assert json.loads(event.line) == {
-        "jsonrpc": "2.0",
-        "id": "u-1",
-        "error": {"code": -32601, "message": "method not found"},
-    }
-    assert (
-        check_client_message(
-            event.line, answers=method if method in ("fs/read_text_file", "terminal/create") else "_x/y"
-        )
-        == []
-    )
+    error = {"code": -32601, "message": "method not found"}
+    assert json.loads(event.line) == {"jsonrpc": "2.0", "id": "u-1", "error": error}
+    known = method in ("fs/read_text_file", "terminal/create")
+    assert check_client_message(event.line, answers=method if known else "_x/y") == []
 
 
 @pytest.mark.parametrize("method", ["_auth/status_update", "$/unknown", "elicitation/complete", "whatever"])
@@ -451,21 +393,13 @@ LOGINS = [
 ]
 
 
-class Serving(Talk):
+def serving() -> Talk:
     """A conversation in which everything is offered, and the agent has two ways to log in."""
-
-    def __init__(self) -> None:
-        self.client = Conversation()
-        call = self.said(self.client.initialize(SERVING))
-        capabilities = {**EVERYTHING, "auth": {"logout": {}}}
-        answer = {"protocolVersion": 1, "agentCapabilities": capabilities, "authMethods": LOGINS}
-        (event,) = self.hear({"id": call["id"], "result": answer})
-        assert isinstance(event, Answered)
-        self.negotiated = self.client.negotiated(event.result)
+    return Talk({**EVERYTHING, "auth": {"logout": {}}}, offers=SERVING, authMethods=LOGINS)
 
 
 def test_what_was_offered_is_handed_on_and_answered_once() -> None:
-    talk = Serving()
+    talk = serving()
     talk.session()
     params = {"sessionId": "s1", "path": "/w/a"}
     (event,) = talk.hear({"id": "r", "method": "fs/read_text_file", "params": params})
@@ -479,7 +413,7 @@ def test_what_was_offered_is_handed_on_and_answered_once() -> None:
 
 def test_a_file_of_no_session_is_refused_and_a_form_of_no_session_is_not() -> None:
     """A form may belong to a login, before any session (ACP v1 "elicitation", scope)."""
-    talk = Serving()
+    talk = serving()
     (event,) = talk.hear({"id": 1, "method": "fs/read_text_file", "params": {"sessionId": "nobody", "path": "/a"}})
     assert isinstance(event, Reply)
     assert json.loads(event.line)["error"] == {"code": -32602, "message": "no such session is open"}
@@ -492,7 +426,7 @@ def test_a_file_of_no_session_is_refused_and_a_form_of_no_session_is_not() -> No
 
 
 def test_a_form_of_a_cancelled_turn_is_cancelled_at_once() -> None:
-    talk = Serving()
+    talk = serving()
     talk.session()
     talk.said(talk.client.prompt("s1", []))
     talk.client.cancel("s1")
@@ -504,7 +438,7 @@ def test_a_form_of_a_cancelled_turn_is_cancelled_at_once() -> None:
 
 def test_the_end_of_an_elicitation_is_heard_and_nonsense_is_not() -> None:
     """C-75."""
-    talk = Serving()
+    talk = serving()
     assert talk.hear({"method": "elicitation/complete", "params": {"elicitationId": "e1"}}) == (Completed("e1"),)
     nonsense: list[object] = [{}, [], {"elicitationId": 3}, None]
     for params in nonsense:
@@ -513,7 +447,7 @@ def test_the_end_of_an_elicitation_is_heard_and_nonsense_is_not() -> None:
 
 def test_only_an_advertised_login_of_the_agents_own_is_asked_for() -> None:
     """C-23, C-24."""
-    talk = Serving()
+    talk = serving()
     assert talk.said(talk.client.authenticate("browser"))["params"] == {"methodId": "browser"}
     for wrong in ("tty", "nothing"):
         with pytest.raises(LocalProtocolError, match="does not advertise the login"):
@@ -522,7 +456,7 @@ def test_only_an_advertised_login_of_the_agents_own_is_asked_for() -> None:
 
 def test_an_agent_without_logout_is_not_asked_to_log_out() -> None:
     """C-29."""
-    assert Serving().client.logout().method == "logout"
+    assert serving().client.logout().method == "logout"
     with pytest.raises(LocalProtocolError, match="does not advertise logout"):
         Talk().client.logout()
 
@@ -553,16 +487,3 @@ def test_half_a_character_anywhere_in_an_update_loses_nothing(kind: str) -> None
         rb'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1\ud83d","update":{"sessionUpdate":"x"}}}'
     )
     assert early == ()
-
-
-def test_an_update_that_is_nested_too_deeply_is_junk_and_no_more() -> None:
-    talk = Talk()
-    talk.session()
-    deep = b"[" * 500_000 + b"]" * 500_000
-    (event,) = talk.client.receive(
-        b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"x","y":'
-        + deep
-        + b"}}}"
-    )
-    assert isinstance(event, Junk)
-    assert "malformed" in event.reason

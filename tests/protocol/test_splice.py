@@ -122,9 +122,6 @@ def test_broken_text_is_refused_with_its_place() -> None:
         with pytest.raises(Malformed) as caught:
             members(data)
         assert str(caught.value) == message
-
-
-def test_an_array_is_refused_where_an_object_stands() -> None:
     with pytest.raises(Malformed, match="expected an array at byte 0"):
         elements(b"{}")
 

@@ -22,26 +22,27 @@ NO = {"optionId": "n", "name": "No", "kind": "reject_once"}
 WHERE = "acp-launch permission list p"
 
 
-def answered(person: Scripted, call: dict[str, Any], options: list[Any], announced: str = "") -> Answer:
-    question = ToolQuestion(call=call, options=options, announced=announced)
-    return asyncio.run(permission.permission_asker(person, WHERE)(question))
+def ask(person: Scripted, call: dict[str, Any], options: list[Any], cwd: str = "", **more: Any) -> Answer:
+    question = ToolQuestion(call=call, options=options, **more)
+    return asyncio.run(permission.permission_asker(person, WHERE, cwd)(question))
 
 
-def reader(call: dict[str, Any], *, screen: tuple[int, int] = (500, 10_000), announced: str = "") -> Scripted:
+def reader(
+    call: dict[str, Any], *options: dict[str, Any], screen: tuple[int, int] = (500, 10_000), **more: Any
+) -> Scripted:
     """A person who was asked about a call, and has said no."""
     person = Scripted("n", screen=screen)
-    answered(person, call, [ONCE, NO], announced)
+    ask(person, call, [*(options or (ONCE, NO))], **more)
     return person
 
 
 @pytest.mark.parametrize("before", [0, 1990, 2100])
 def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the cut goes through would be found by nobody any more."""
-    for module in (permission, permission):
-        monkeypatch.setattr(module, "redactor", knowing(TOKEN))
+    monkeypatch.setattr(permission, "redactor", knowing(TOKEN))
     call = {"title": f"use {TOKEN}", "kind": "read", "rawInput": {"text": "x" * before + TOKEN + "y" * 5_000}}
     person = Scripted(None)
-    answered(person, call, [{"optionId": TOKEN, "name": f"with {TOKEN}", "kind": "allow_once"}])
+    ask(person, call, [{"optionId": TOKEN, "name": f"with {TOKEN}", "kind": "allow_once"}])
     shown = "\n".join(person.told)
     assert shown.splitlines()[0] == "The agent asks for permission: use ***"
     assert "with ***" in shown
@@ -66,7 +67,7 @@ def test_each_way_to_answer_has_a_key_and_no_answer_is_a_no(
     key: str | None, options: list[Any], answer: Answer
 ) -> None:
     """C-60, C-64: an option that was offered, chosen by its kind; nothing but what was offered."""
-    assert answered(Scripted(key), {"title": "Do it"}, options) == answer
+    assert ask(Scripted(key), {"title": "Do it"}, options) == answer
 
 
 ALWAYS = {"optionId": "always", "kind": "allow_always", "name": "Allow for this session"}
@@ -89,24 +90,14 @@ ALWAYS = {"optionId": "always", "kind": "allow_always", "name": "Allow for this 
 def test_what_a_lasting_answer_would_hold_for_is_said_above_the_question(
     scope: str, options: list[Any], is_keepable: bool, columns: int, line: str
 ) -> None:
-    person = Scripted("n", screen=(columns, 11))
-    question = ToolQuestion(call={"title": "Do it"}, options=options, is_keepable=is_keepable, scope=scope)
-    asyncio.run(permission.permission_asker(person, "list")(question))
+    person = reader({"title": "Do it"}, *options, screen=(columns, 11), is_keepable=is_keepable, scope=scope)
     assert [told for told in person.told[:-1] if "will also apply to: " in told] == ([line] if line else [])
 
 
 def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission, "redactor", knowing("hunter2-hunter2"))
-    person = Scripted("n")
-    question = ToolQuestion(call={"title": "x"}, options=[ONCE, NO], scope="execute `login hunter2-hunter2\x1b[2J`")
-    asyncio.run(permission.permission_asker(person, "list")(question))
+    person = reader({"title": "x"}, scope="execute `login hunter2-hunter2\x1b[2J`")
     assert "g will also apply to: execute `login ***\\x1b[2J`" in person.told
-
-
-def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:
-    call = {"title": "Edit", "content": [{"type": "diff", "path": "/w/a.py", "newText": "x"}], "locations": [3, {}]}
-    person = reader(call)
-    assert "changes /w/a.py" in "\n".join(person.told)
 
 
 def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None:
@@ -171,11 +162,7 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
                 '    the agent says: {\n    |   "text": "hi"\n    | }',
             ],
         ),
-        (
-            CLAUDE,
-            "",
-            ["The agent asks for permission: `ls`", "    tool: Bash, kind: execute", "    command: ls"],
-        ),
+        (CLAUDE, "", ["The agent asks for permission: `ls`", "    tool: Bash, kind: execute", "    command: ls"]),
         (
             {"title": "Run it", "rawInput": ["rm", "-rf", "/"]},
             "",
@@ -193,10 +180,7 @@ def test_the_tool_its_server_and_its_arguments_are_shown_wherever_the_agent_tell
 
 def test_a_text_that_repeats_an_argument_or_the_title_is_not_shown_again() -> None:
     texts = [{"type": "content", "content": {"type": "text", "text": text}} for text in ("ls", "List\n", "List files")]
-    person = Scripted("n")
-    answered(
-        person, {"title": "List files", "rawInput": {"command": "ls", "why": "List"}, "content": texts}, [ONCE, NO]
-    )
+    person = reader({"title": "List files", "rawInput": {"command": "ls", "why": "List"}, "content": texts})
     assert [line for line in person.told if "says" in line] == []
 
 
@@ -289,11 +273,9 @@ def test_a_title_that_is_the_command_is_shown_whole() -> None:
 
 def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> None:
     command = f"echo {'x ' * 1000}; rm -rf ~"
-    person = reader({"title": "Run", "rawInput": {"command": command}}, screen=(80, 8))
-    last = person.told[-9:-1]
+    last = reader({"title": "Run", "rawInput": {"command": command}}, screen=(80, 8)).told[-9:-1]
     assert last[0] == "The agent asks for permission: Run"
-    assert last[1].startswith("    command: echo x x x")
-    assert last[-2].endswith("; rm -rf ~")
+    assert last[1].startswith("    command: echo x x x") and last[-2].endswith("; rm -rf ~")
     assert any("more lines, above" in line for line in last)
 
 
@@ -303,7 +285,6 @@ def test_what_fits_is_said_once() -> None:
 
 
 def test_paths_below_the_sessions_directory_are_shown_from_there_but_not_in_a_command() -> None:
-    person = Scripted("n")
     diff = {"type": "diff", "path": "/w/src/a.py", "newText": "x"}
     call = {
         "title": "Edit `/w/src/a.py`",
@@ -312,37 +293,29 @@ def test_paths_below_the_sessions_directory_are_shown_from_there_but_not_in_a_co
         "locations": [{"path": "/w/e"}, {"path": "/w//etc/passwd"}, {"path": "/w/../f"}],
         "content": [diff],
     }
-    question = ToolQuestion(call=call, options=[ONCE, NO], scope="edit `/w/src/a.py`")
-    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
-    assert person.told[:-1] == [
+    assert reader(call, cwd="/w", scope="edit `/w/src/a.py`").told[:-1] == [
         "The agent asks for permission: Edit `src/a.py`",
         *("    kind: edit", "    e", "    /w//etc/passwd", "    ../f"),
         *("    path: b", "    url: /tmp/w/c", "    command: rm /w/d", "    cwd: /w"),
         *("    changes src/a.py  +1 -0", "      1 + x"),
         "g will also apply to: edit `src/a.py`",
     ]
-    person = Scripted("n")
-    question = ToolQuestion(call={"title": "rm /w/d", "kind": "execute"}, options=[ONCE, NO])
-    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
-    assert person.told[0] == "The agent asks for permission: rm /w/d"
+    assert reader({"title": "rm /w/d", "kind": "execute"}, cwd="/w").told[0] == "The agent asks for permission: rm /w/d"
 
 
 def test_a_common_question_fits_in_eight_rows() -> None:
     """With what stands below the details: the prompt and its answers."""
+    given = {"command": "npm test", "description": "Run the tests"}
+    call = {"name": "Bash", "kind": "execute", "title": "`npm test`", "rawInput": given}
+    options = [ONCE, {**ALWAYS, "name": "Always allow in this session"}, NO]
+    person = reader(call, *options, screen=(98, 30), scope="execute `npm test` in /w")
+    offered = permission.answers(options, WHERE).offered
 
-    async def drawn() -> list[str]:
-        person = Scripted("n", screen=(98, 30))
-        call = {"name": "Bash", "kind": "execute", "title": "`npm test`"}
-        given = {"command": "npm test", "description": "Run the tests"}
-        options = [ONCE, {**ALWAYS, "name": "Always allow in this session"}, NO]
-        question = ToolQuestion(call={**call, "rawInput": given}, options=options, scope="execute `npm test` in /w")
-        await permission.permission_asker(person, WHERE)(question)
-        offered = permission.answers(options, WHERE).offered
-        below = Question(permission.PROMPT, [*(way.choice for way in offered), REDIRECT], is_open=True)
-        rows = ["".join(text for _, text in row) for row in question_rows(below, 100, room(30))]
-        return [*person.told[:-1], *rows]
+    async def below() -> Question:
+        return Question(permission.PROMPT, [*(way.choice for way in offered), REDIRECT], is_open=True)
 
-    assert asyncio.run(drawn()) == [
+    rows = ["".join(text for _, text in row) for row in question_rows(asyncio.run(below()), 100, room(30))]
+    assert [*person.told[:-1], *rows] == [
         "The agent asks for permission: `npm test`",
         "    tool: Bash, kind: execute",
         "    command: npm test",
@@ -365,11 +338,9 @@ EDIT: dict[str, Any] = {  # a one-line edit, as claude sends it
 
 
 def told(call: dict[str, Any], announced: str = "") -> list[str]:
-    person = Scripted("n", screen=(98, 30))
     options = [{**ALWAYS, "name": "Always Allow"}, {**ONCE, "name": "Allow"}, {**NO, "name": "Reject"}]
-    question = ToolQuestion(call=call, options=options, announced=announced, scope="edit `/w/notes.txt`")
-    asyncio.run(permission.permission_asker(person, WHERE, "/w")(question))
-    return person.told[:-1]
+    scope = "edit `/w/notes.txt`"
+    return reader(call, *options, screen=(98, 30), cwd="/w", announced=announced, scope=scope).told[:-1]
 
 
 def test_an_edit_of_one_line_fits_in_eight_rows_with_the_prompt_and_its_answers() -> None:

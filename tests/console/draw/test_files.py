@@ -108,9 +108,8 @@ def test_a_user_who_wants_no_colours_keeps_the_links(project: Path, monkeypatch:
     assert not re.search(r"\x1b\[(?:\d+;)*[349]\d(?:;\d+)*m", written)
 
 
-def test_a_plain_run_has_no_links(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b]8" not in drawn(project, monkeypatch, has_links=False)
-
-
-def test_on_a_terminal_without_colours_there_are_no_links(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b]8" not in drawn(project, monkeypatch, colours=None)
+@pytest.mark.parametrize("more", [{"has_links": False}, {"colours": None}], ids=["plain", "without colours"])
+def test_a_plain_run_and_a_terminal_without_colours_have_no_links(
+    project: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    assert "\x1b]8" not in drawn(project, monkeypatch, **more)

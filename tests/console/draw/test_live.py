@@ -75,6 +75,12 @@ STORIES: dict[str, tuple[dict[str, bool], list[Updated], ResultEvent, str]] = {
         end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}),
         "  input 10 · output 5",
     ),
+    "usage is the last line": (
+        {},
+        [update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"})],
+        end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}),
+        "  1,200 of 200,000 tokens · $0.04",
+    ),
     "a history is not shown": ({}, [chunk("yesterday", replay=True), chunk("today")], end(), "today"),
     "what is typed is not shown again": ({"history": True}, [chunk("me", kind=PROMPT), chunk("you")], end(), "you"),
     "what is no text is named": (
@@ -185,14 +191,6 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     screen.live.show(cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0))
     screen.live.show(end())
     assert screen.text == "  – run Build · cancelled"
-
-
-def test_usage_is_the_last_line() -> None:
-    screen = Screen()
-    screen.hears(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
-    screen.seconds += 21.3
-    screen.live.show(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
-    assert screen.text == "  1,200 of 200,000 tokens · $0.04 · 21 s"
 
 
 def test_a_turn_counts_from_its_prompt_and_stands_apart_from_the_next() -> None:

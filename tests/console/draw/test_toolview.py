@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import FileEvent, TerminalEvent
 from tests.console.drawn import Screen
 from tests.console.updates import answered, chunk, end, tool, unasked, update
@@ -29,13 +30,6 @@ def test_a_call_tells_its_places_and_how_long_it_took() -> None:
     screen.seconds += 12.3
     screen.hears(tool("1", "completed"))
     assert shown(screen).splitlines()[0] == "  ✓ read /p/b.py  /p/a.py:3  /p/c  /p/d · 12 s"
-
-
-def test_more_places_than_a_few_are_counted() -> None:
-    screen = Screen(80)
-    places = [{"path": f"/{name}"} for name in "abcde"]
-    screen.hears(tool("1", "failed", title="Look", kind="search", locations=places))
-    assert shown(screen) == "  ✗ search Look  /a  /b  /c  and 2 more · failed"
 
 
 def test_a_change_is_shown_with_its_call_while_it_waits_and_when_it_is_done() -> None:
@@ -70,29 +64,80 @@ def test_a_result_is_folded() -> None:
     )
 
 
-def test_a_result_that_is_no_text_is_named() -> None:
-    screen = Screen()
-    image = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AAAA"}}
-    link = {"type": "content", "content": {"type": "resource_link", "name": "log", "uri": "file:///l"}}
-    screen.hears(tool("1", "completed", title="Look", content=[image, link, 7, {"type": "new"}]))
-    assert shown(screen) == "  ✓ use Look\n      [image: image/png, 3 bytes]\n      [log: file:///l]"
-
-
-def test_an_update_after_the_end_shows_the_call_once() -> None:
-    screen = Screen()
-    screen.hears(tool("1", "completed", title="Look", kind="read"), tool("1", "completed", rawOutput="x"))
-    screen.hears(update("tool_call_update", toolCallId="1", content=[text("late")]))
-    assert shown(screen) == "  ✓ read Look"
-
-
-def test_a_call_that_begins_again_is_shown_again() -> None:
-    screen = Screen()
-    screen.hears(tool("1", "completed", title="Look", kind="read"))
-    screen.hears(tool("1", "completed", title="Look again", kind="read"))
-    assert shown(screen) == "  ✓ read Look\n  ✓ read Look again"
-
-
 RM = {"toolCallId": "1", "title": "rm x", "kind": "execute"}
+CHANGE = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
+WROTE = FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="two\n")
+IMAGE = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AAAA"}}
+LINK = {"type": "content", "content": {"type": "resource_link", "name": "log", "uri": "file:///l"}}
+EDITING = tool("1", "in_progress", title="Edit", kind="edit", content=[CHANGE])
+LOOKED = tool("1", "completed", title="Look", kind="read")
+ODD: list[Any] = [7, {"terminal_output": 7}, {"terminal_exit": {"terminal_id": ["x"]}}, {"terminal_output": {}}]
+STORIES: dict[str, tuple[list[Any], str]] = {
+    "more places than a few are counted": (
+        [tool("1", "failed", title="Look", kind="search", locations=[{"path": f"/{name}"} for name in "abcde"])],
+        "  ✗ search Look  /a  /b  /c  and 2 more · failed",
+    ),
+    "a result that is no text is named": (
+        [tool("1", "completed", title="Look", content=[IMAGE, LINK, 7, {"type": "new"}])],
+        "  ✓ use Look\n      [image: image/png, 3 bytes]\n      [log: file:///l]",
+    ),
+    "an update after the end shows the call once": (
+        [LOOKED, tool("1", "completed", rawOutput="x"), tool("1", "completed", content=[text("late")])],
+        "  ✓ read Look",
+    ),
+    "a call that begins again is shown again": (
+        [LOOKED, tool("1", "completed", title="Look again", kind="read")],
+        "  ✓ read Look\n  ✓ read Look again",
+    ),
+    "that it ran without a question is said after its end too": (
+        [tool("1", "completed", title="rm x", kind="execute"), unasked(RM, "permissions.default: deny")],
+        "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x",
+    ),
+    "a command that was quicker than its call belongs to it": (
+        [
+            terminal("ok\n", "exit status 0"),
+            tool("1", "completed", title="Build", kind="execute", content=[{"type": "terminal", "terminalId": "t1"}]),
+        ],
+        "  ✓ run Build\n      $ make all\n      ok",
+    ),
+    "odd meta is ignored": (
+        [tool(f"{number}", "completed", title="ls", kind="execute", _meta=meta) for number, meta in enumerate(ODD)],
+        "  ✓ run ls\n" * 3 + "  ✓ run ls",
+    ),
+    "a file that we wrote": ([WROTE], "  ✓ edit /p/a  +1 -1\n      1 - one\n      1 + two"),
+    "a file whose change a call shows": (
+        [EDITING, WROTE, tool("1", "completed")],
+        "  ✓ edit\n      /p/a  +1 -1\n      1 - one\n      1 + two",
+    ),
+    "a file that differs from what its call shows": (
+        [EDITING, FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="three\n")],
+        "▐ wrote /p/a\n  ● edit · unfinished\n      /p/a  +1 -1\n      1 - one\n      1 + two",
+    ),
+    "a file that was read or refused": (
+        [
+            FileEvent(path="/p/a", how="read", outcome="done"),
+            FileEvent(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"),
+            FileEvent(path="/p/b", how="read", outcome="failed", reason="no such file"),
+        ],
+        "  ✓ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session\n  ✗ read /p/b · no such file",
+    ),
+    "a file that a call says it reads": (
+        [
+            tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]),
+            FileEvent(path="/p/a", how="read", outcome="done"),
+            tool("1", "completed"),
+        ],
+        "  ✓ read /p/a:12",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "picture"), STORIES.values(), ids=STORIES)
+def test_calls_commands_and_files_are_told_once(events: list[Any], picture: str) -> None:
+    screen = Screen(80)
+    for event in events:
+        (screen.hears if isinstance(event, Updated) else screen.live.show)(event)
+    assert shown(screen) == picture
 
 
 def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
@@ -102,13 +147,6 @@ def test_a_call_that_ran_without_being_asked_about_says_so_loudly() -> None:
     screen.hears(tool("1", "completed"))
     assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: ask)"
     assert screen.file.styled("ran without").fg == "brown", "which is what the emulation calls yellow"
-
-
-def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
-    screen = Screen(90)
-    screen.hears(tool("1", "completed", title="rm x", kind="execute"))
-    screen.live.show(unasked(RM, "permissions.default: deny"))
-    assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x"
 
 
 @pytest.mark.parametrize(
@@ -186,14 +224,6 @@ def test_a_command_of_no_call_is_shown_when_the_agent_goes_on() -> None:
     assert shown(screen) == "  ✓ run make all\n      ok\n\nBuilt."
 
 
-def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -> None:
-    screen = Screen()
-    screen.live.show(terminal("ok\n", "exit status 0"))
-    embedded = [{"type": "terminal", "terminalId": "t1"}]
-    screen.hears(tool("1", "completed", title="Build", kind="execute", content=embedded))
-    assert shown(screen) == "  ✓ run Build\n      $ make all\n      ok"
-
-
 def test_colours_progress_bars_and_titles_of_a_command_are_left_out_and_nothing_else_acts() -> None:
     screen = Screen()
     screen.live.show(terminal("\x1b[1;32mgreen\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"))
@@ -228,40 +258,6 @@ def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None
     assert shown(screen) == "  ✓ run ls\n      a\n      b"
 
 
-@pytest.mark.parametrize(
-    "meta", [7, {"terminal_output": 7}, {"terminal_exit": {"terminal_id": ["x"]}}, {"terminal_output": {}}]
-)
-def test_odd_meta_is_ignored(meta: object) -> None:
-    screen = Screen()
-    screen.hears(tool("1", "completed", title="ls", kind="execute", _meta=meta))
-    assert shown(screen) == "  ✓ run ls"
-
-
-def test_a_file_that_we_wrote_shows_what_changed() -> None:
-    screen = Screen()
-    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
-    assert shown(screen) == "  ✓ edit /p/a  +1 -1\n      1 - one\n      1 + two"
-
-
-def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
-    screen = Screen()
-    change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
-    screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
-    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
-    screen.hears(tool("1", "completed"))
-    assert shown(screen) == "  ✓ edit\n      /p/a  +1 -1\n      1 - one\n      1 + two"
-
-
-def test_a_file_that_was_read_or_refused_is_one_line() -> None:
-    screen = Screen()
-    screen.live.show(FileEvent(path="/p/a", how="read", outcome="done"))
-    screen.live.show(FileEvent(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
-    screen.live.show(FileEvent(path="/p/b", how="read", outcome="failed", reason="no such file"))
-    assert shown(screen) == (
-        "  ✓ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session\n  ✗ read /p/b · no such file"
-    )
-
-
 def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:
     screen = Screen()
     screen.turn(tool("1", "in_progress", title="Watch", kind="execute"))
@@ -277,22 +273,6 @@ def test_many_calls_at_once_leave_room_for_the_answer() -> None:
         "  … 44 more tool calls",
         *(f"  ● read Call {number}" for number in range(44, 50)),
     ]
-
-
-def test_a_file_that_differs_from_what_its_call_shows_is_told_as_well() -> None:
-    screen = Screen()
-    change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
-    screen.hears(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
-    screen.live.show(FileEvent(path="/p/a", how="write", outcome="done", old="one\n", new="three\n"))
-    assert screen.text.splitlines()[0] == "▐ wrote /p/a"
-
-
-def test_a_file_that_a_call_says_it_reads_is_told_once() -> None:
-    screen = Screen()
-    screen.hears(tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]))
-    screen.live.show(FileEvent(path="/p/a", how="read", outcome="done"))
-    screen.hears(tool("1", "completed"))
-    assert shown(screen) == "  ✓ read /p/a:12"
 
 
 @pytest.mark.parametrize("kind", ["read", "search", "fetch", "think"])

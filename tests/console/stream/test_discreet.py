@@ -23,7 +23,7 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
-from acp_launch.session.events import InitializedEvent, ResultEvent, describe_error
+from acp_launch.session.events import AnyEvent, InitializedEvent, ResultEvent, describe_error
 from tests.console.updates import answered, cancelled, chunk, end, note, opened, standing, tool, update, waiting
 from tests.secret.canaries import SECRETS, held, knowing, texts
 
@@ -139,18 +139,15 @@ def test_what_is_told_of_servers_is_redacted() -> None:
 
 def test_what_holds_no_value_is_the_object_it_was() -> None:
     quiet, shown = discreet(TOKEN)
-    permission = answered("t", {"rawInput": ["x"]}, [{}], allowed=True, option_id="a", by="you")
-    quiet.show(permission)
-    turn = end(usage={"totalTokens": 5})
-    quiet.show(turn)
-    change = Change(server="s", state="ready", detail=("a", "b"))
-    servers = standing([Standing(server="s", state="ready")], "opened")
-    quiet.show(change)
-    quiet.show(servers)
-    assert shown.told[0] is permission
-    assert shown.told[1] is turn
-    assert shown.told[2] is change
-    assert shown.told[3] is servers
+    events: list[AnyEvent] = [
+        answered("t", {"rawInput": ["x"]}, [{}], allowed=True, option_id="a", by="you"),
+        end(usage={"totalTokens": 5}),
+        Change(server="s", state="ready", detail=("a", "b")),
+        standing([Standing(server="s", state="ready")], "opened"),
+    ]
+    for each in events:
+        quiet.show(each)
+    assert all(one is other for one, other in zip(shown.told, events, strict=True))
 
 
 def test_a_failure_is_redacted() -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -17,7 +18,7 @@ from acp_launch.console.stream.text import Messages, Plain, Quiet
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.events import PermissionEvent, describe_error
+from acp_launch.session.events import AnyEvent, PermissionEvent, describe_error
 from tests.console.updates import answered, cancelled, chunk, end, note, tool, update, waiting
 
 NOON = 1_795_780_800.25  # 2026-11-27T12:00:00.250Z
@@ -44,6 +45,18 @@ def told(observer: type[Messages], *updates: Updated) -> Callable[[Outlet], Plai
         return made
 
     return story
+
+
+def events(tmp_path: Path, *what: Updated | AnyEvent, clock: Callable[[], float] = lambda: NOON) -> list[Any]:
+    """What Ndjson writes of these, as JSON."""
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet, clock=clock)
+        for each in what:
+            observer.update(each) if isinstance(each, Updated) else observer.show(each)
+        return observer
+
+    return [json.loads(line) for line in written(tmp_path, story).splitlines()]
 
 
 TWO = (
@@ -174,35 +187,25 @@ def test_an_error_of_the_agent_has_its_code_and_its_data(tmp_path: Path) -> None
     data = {"errorKind": "rate_limit", "retryAfter": 30}
     refused, unknown = AgentRefused("busy", code=429), SessionError("gone")
     refused.reply = unknown.cause = 429, "busy", data
-
-    def story(outlet: Outlet) -> Ndjson:
-        observer = Ndjson(outlet)
-        for error in (refused, unknown, SessionError("gone")):
-            observer.show(describe_error(error))
-        return observer
-
-    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
-    assert [(each["code"], each["data"]) for each in events] == [(429, data), (429, data), (None, None)]
+    said = events(tmp_path, *map(describe_error, (refused, unknown, SessionError("gone"))))
+    assert [(each["code"], each["data"]) for each in said] == [(429, data), (429, data), (None, None)]
 
 
 def test_every_event_is_a_line_of_json_with_a_type_and_a_time(tmp_path: Path) -> None:
-    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
-
-    def story(outlet: Outlet) -> Ndjson:
-        observer = Ndjson(outlet, clock=lambda: NOON)
-        observer.show(answered("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"))
-        observer.show(waiting("answer", 3.0, 60.0))
-        observer.show(note("a\nb"))
-        observer.show(end("refusal", usage={"totalTokens": 1}))
-        observer.show(describe_error(SessionError("gone", fix="--new", detail=["x"])))
-        observer.show(describe_error(ProfileError([problem])))
-        return observer
-
-    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
-    assert [event["type"] for event in events] == ["permission", "waiting", "note", "result", "error", "error"]
-    assert {event.pop("time") for event in events} == {"2026-11-27T12:00:00.250Z"}
-    assert events[0]["optionId"] is None
-    assert events[3] == {
+    permission, *others, result, error = events(
+        tmp_path,
+        answered("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"),
+        waiting("answer", 3.0, 60.0),
+        note("a\nb"),
+        end("refusal", usage={"totalTokens": 1}),
+        describe_error(SessionError("gone", fix="--new", detail=["x"])),
+    )
+    assert [permission["type"], permission["optionId"], *(each["type"] for each in others)] == [
+        *("permission", None, "waiting", "note")
+    ]
+    time = {"time": "2026-11-27T12:00:00.250Z"}
+    assert result == {
+        **time,
         "type": "result",
         "stopReason": "refusal",
         "text": "",
@@ -212,8 +215,7 @@ def test_every_event_is_a_line_of_json_with_a_type_and_a_time(tmp_path: Path) ->
         "result": {"stopReason": "refusal", "usage": {"totalTokens": 1}},
     }
     gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": [], "code": None, "data": None}
-    assert events[4] == {"type": "error", "exitCode": 3, **gone}
-    assert (events[5]["exitCode"], events[5]["problems"]) == (2, [problem.as_json()])
+    assert error == {**time, "type": "error", "exitCode": 3, **gone}
 
 
 @pytest.mark.parametrize(
@@ -224,54 +226,24 @@ def test_every_event_is_a_line_of_json_with_a_type_and_a_time(tmp_path: Path) ->
         (SettingsError, 2, "2 problems; nothing was done"),
     ],
 )
-def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    kind: Callable[[list[Problem]], LaunchError],
-    count: int,
-    message: str,
+def test_an_error_of_problems_has_them_and_the_closing_line_of_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: Any, count: int, message: str
 ) -> None:
     problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
     failure = kind([problem] * count)
-
-    def story(outlet: Outlet) -> Ndjson:
-        observer = Ndjson(outlet)
-        observer.show(describe_error(failure))
-        return observer
-
     show_error(failure)
     assert capsys.readouterr().err.splitlines()[-1] == message
-    said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
-    event = json.loads(written(tmp_path, story))
-    assert event == {
-        "type": "error",
-        "time": event["time"],
-        "exitCode": failure.exit_code,
-        **said,
-        "code": None,
-        "data": None,
-    }
+    (event,) = events(tmp_path, describe_error(failure))
+    said = (event["exitCode"], event["message"], event["fix"], event["problems"])
+    assert said == (failure.exit_code, message, "", [problem.as_json()] * count)
 
 
 def test_a_result_has_the_final_message_and_the_denial_after_which_no_work_was_done(tmp_path: Path) -> None:
     """The message of each turn alone, as the agent sent it; not what it said outside of a turn, or before."""
-
-    def story(outlet: Outlet) -> Ndjson:
-        events = Ndjson(outlet)
-        for each in (chunk("old", replay=True), chunk("between", outside=True), *TWO, update("usage_update")):
-            events.update(each)
-        events.show(denied())
-        events.show(end())
-        events.show(denied())
-        for each in (tool("2", "completed"), chunk("\x1b[2Jdone\n")):
-            events.update(each)
-        events.show(end())
-        events.show(end())
-        return events
-
-    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
-    results = [(each["text"], each["denied"], each["deniedBy"]) for each in events if each["type"] == "result"]
-    assert results == [
+    first = (chunk("old", replay=True), chunk("between", outside=True), *TWO, update("usage_update"), denied(), end())
+    second = (denied(), tool("2", "completed"), chunk("\x1b[2Jdone\n"), end())
+    said = events(tmp_path, *first, *second, end())
+    assert [(each["text"], each["denied"], each["deniedBy"]) for each in said if each["type"] == "result"] == [
         ("It is fine.", "Remove \x1b[2Ja", "policy"),
         ("\x1b[2Jdone\n", None, None),
         ("", None, None),
@@ -293,17 +265,9 @@ def denied(*, allowed: bool = False, option: str | None = "no") -> PermissionEve
 def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], permission: PermissionEvent, said: str
 ) -> None:
-    def story(outlet: Outlet) -> Ndjson:
-        observer = Ndjson(outlet)
-        observer.show(permission)
-        return observer
-
-    (event,) = map(json.loads, written(tmp_path, story).splitlines())
-    assert (event["type"], event["allowed"], event["optionId"]) == (
-        "permission",
-        permission.allowed,
-        permission.option_id,
-    )
+    (event,) = events(tmp_path, permission)
+    told = (event["type"], event["allowed"], event["optionId"])
+    assert told == ("permission", permission.allowed, permission.option_id)
     assert capsys.readouterr().err == said
 
 
@@ -336,47 +300,6 @@ def pipe() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
         except OSError:
             continue  # the test closed it
-
-
-def test_a_slow_reader_is_waited_for_and_gets_everything(pipe: tuple[int, int]) -> None:
-    reading, writing = pipe
-    sent = os.urandom(400_000)
-
-    async def story() -> bytes:
-        outlet = Outlet(writing)
-        outlet.write(sent[:1000], sent[1000:])
-        draining = asyncio.create_task(outlet.drain())
-        done, _ = await asyncio.wait({draining}, timeout=0.05)
-        assert not done, "the pipe holds 64 KiB"
-        got = b""
-        while len(got) < len(sent):
-            got += await asyncio.to_thread(os.read, reading, 1 << 16)
-        await draining
-        return got
-
-    assert asyncio.run(story()) == sent
-
-
-def test_a_drain_that_is_cancelled_loses_and_repeats_nothing(pipe: tuple[int, int]) -> None:
-    reading, writing = pipe
-    sent = os.urandom(200_000)
-
-    async def story() -> bytes:
-        outlet = Outlet(writing)
-        outlet.write(sent)
-        draining = asyncio.create_task(outlet.drain())
-        await asyncio.wait({draining}, timeout=0.05)
-        draining.cancel()
-        await asyncio.wait({draining})
-        outlet.write(b"end")
-        rest = asyncio.create_task(outlet.drain())
-        got = b""
-        while not got.endswith(b"end"):
-            got += await asyncio.to_thread(os.read, reading, 1 << 16)
-        await rest
-        return got
-
-    assert asyncio.run(story()) == sent + b"end"
 
 
 def test_a_long_text_is_cut_between_characters_and_a_cancelled_drain_loses_none(pipe: tuple[int, int]) -> None:
@@ -412,23 +335,14 @@ def test_long_and_short_pieces_are_one_message_in_their_order(
     assert out.decode() == "".join(pieces) + "\n"
 
 
-@pytest.mark.parametrize("long", ["x\x7f" * (1 << 17), 'é"' * (1 << 17)])
+@pytest.mark.parametrize("long", ["x\x7f" * (1 << 17), 'é"' * (1 << 17)], ids=["deletes", "quotes"])
 def test_a_result_holds_a_long_message_whole(tmp_path: Path, long: str) -> None:
     """It is written piece by piece; the halves of a character may come in two chunks."""
-
-    def story(outlet: Outlet) -> Ndjson:
-        events = Ndjson(outlet)
-        for each in ("first ", long, "cut \ud83d", "\ude00 and ", "a half \ud83d", long):
-            events.update(chunk(each))
-        events.show(end())
-        events.update(chunk("next"))
-        events.show(end())
-        return events
-
-    *_, first, _, second = written(tmp_path, story).splitlines()
-    assert json.loads(first)["text"] == f"first {long}cut \U0001f600 and a half \ufffd{long}"
-    assert b"\x7f" not in first
-    assert json.loads(second)["text"] == "next"
+    pieces = map(chunk, ("first ", long, "cut \ud83d", "\ude00 and ", "a half \ud83d", long))
+    *_, first, _, second = events(tmp_path, *pieces, end(), chunk("next"), end())
+    assert first["text"] == f"first {long}cut \U0001f600 and a half \ufffd{long}"
+    assert second["text"] == "next"
+    assert b"\x7f" not in (tmp_path / "stdout").read_bytes().splitlines()[-3]
 
 
 def test_two_who_drain_at_once_do_not_mix(pipe: tuple[int, int]) -> None:
