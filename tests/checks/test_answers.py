@@ -27,6 +27,9 @@ def survey(**members: object) -> Survey:
     return Survey(server=server, answers_ping=True, roots_asked=0, **{**said, **members})  # type: ignore[arg-type]
 
 
+LOST = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
+
+
 def test_an_agent_near_its_limit_is_a_warning_before_it_is_a_failure() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 0.2, 60))
     assert (check.verdict, check.text) == ("ok", "(without a name), ACP 1; answered in 200 ms")
@@ -34,25 +37,6 @@ def test_an_agent_near_its_limit_is_a_warning_before_it_is_a_failure() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 31, 60))
     assert (check.verdict, check.text) == ("warning", "(without a name), ACP 1; answered in 31.00 s, near its limit")
     assert check.fix == "raise agent.timeouts.initialize (60 s) in the profile"
-
-
-def test_so_is_a_server() -> None:
-    check = answers.server(SERVER, survey(), "p", hidden=0, after=16)
-    assert (check.verdict, check.text) == (
-        "warning",
-        "srv 2, MCP 2025-11-25; 1 tool; ready in 16.00 s, near its limit",
-    )
-    assert check.fix == "raise mcp_servers.s.timeouts.start (30 s) in the profile"
-
-
-def test_a_server_that_does_not_tell_its_tools_is_a_warning() -> None:
-    found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
-    check = answers.server(SERVER, found, "p", hidden=0, after=0.01)
-    assert (check.verdict, check.text, check.fix) == (
-        "warning",
-        "srv 2, MCP 2025-11-25; nothing offered; ready in 10 ms; they are lost",
-        "acp-launch logs p s",
-    )
 
 
 @pytest.mark.parametrize(
@@ -73,12 +57,21 @@ def test_a_failure_has_the_exit_code_of_its_stage(
     assert (check.verdict, check.code, check.fix) == (verdict, code, fix)
 
 
+def test_a_server_near_its_limit_or_without_its_tools_is_a_warning_too() -> None:
+    check = answers.server(SERVER, survey(), "p", hidden=0, after=16)
+    text = "srv 2, MCP 2025-11-25; 1 tool; ready in 16.00 s, near its limit"
+    assert (check.verdict, check.text) == ("warning", text)
+    assert check.fix == "raise mcp_servers.s.timeouts.start (30 s) in the profile"
+    check = answers.server(SERVER, LOST, "p", hidden=0, after=0.01)
+    text = "srv 2, MCP 2025-11-25; nothing offered; ready in 10 ms; they are lost"
+    assert (check.verdict, check.text, check.fix) == ("warning", text, "acp-launch logs p s")
+
+
 def test_of_what_said_nothing_no_log_is_advised() -> None:
     """There is none: it begins with the first byte."""
     assert "logs" not in answers.failure(SERVER, ServerError("died"), "p", has_log=False).fix
     assert "logs" not in answers.failure(ProfilePart(), AgentError("died"), "p", has_log=False).fix
-    found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
-    assert "logs" not in answers.server(SERVER, found, "p", hidden=0, after=0.01, has_log=False).fix
+    assert "logs" not in answers.server(SERVER, LOST, "p", hidden=0, after=0.01, has_log=False).fix
 
 
 def test_of_the_last_words_the_last_are_kept() -> None:

@@ -4,7 +4,7 @@ import errno
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -34,28 +34,15 @@ def test_the_disk_of_a_directory_that_is_not_there_yet_is_that_of_its_parent(tmp
 
 def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert open_files(64, None).verdict == "ok"
-    few = open_files(64, 128)
-    assert (few.verdict, few.text) == (
-        "warning",
-        "64, up to 128 for acp-launch itself: room for about 10 MCP servers",
-    )
-    assert few.fix == "raise the hard limit to 256 or more"
-    none = open_files(20, 20)
+    few, none = open_files(64, 128), open_files(20, 20)
+    assert (few.verdict, few.fix) == ("warning", "raise the hard limit to 256 or more")
+    assert few.text == "64, up to 128 for acp-launch itself: room for about 10 MCP servers"
     assert (none.verdict, none.code, none.fix) == ("problem", 3, few.fix)
 
 
 def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full:
-        def __enter__(self) -> "Full":
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def write(self, data: bytes) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def full(**_: Any) -> Full:
-        return Full()
+    def full(**_: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     tmp_path.chmod(0o700)

@@ -66,7 +66,7 @@ def test_one_line_of_48_megabytes_comes_through_in_bounded_memory(
     launch: Launcher, tmp_path: Path, output: str
 ) -> None:
     """C-5."""
-    launch.profile("giant", "48")
+    launch.profile("flood", "1", str(48 * MIB))
     peak = measured(launch, tmp_path / "out", "run", "p", "hi", "--output", output)
     if output == "json":
         giant, last = updates(tmp_path / "out")

@@ -12,19 +12,16 @@ from tests.demo.client import Client, choose, prompt_params, script_entry, serve
 from tests.patience import PATIENCE
 
 
-def test_it_says_that_it_is_scripted_and_what_it_can_do(agent: Client) -> None:
+def test_it_says_that_it_is_scripted_and_what_it_can_do(agent: Client, tmp_path: Path) -> None:
     answer = agent.initialize()
-    assert answer["protocolVersion"] == 1
+    able = answer["agentCapabilities"]
+    assert (answer["protocolVersion"], answer["authMethods"], able["loadSession"]) == (1, [], True)
     assert answer["agentInfo"]["title"] == "Demo agent (scripted, no model)"
-    assert answer["agentCapabilities"]["loadSession"] is True
-    assert set(answer["agentCapabilities"]["sessionCapabilities"]) == {
-        "list",
-        "resume",
-        "close",
-        "delete",
-        "additionalDirectories",
-    }
-    assert answer["authMethods"] == []
+    assert [*able["sessionCapabilities"]] == ["list", "resume", "close", "delete", "additionalDirectories"]
+    assert "auth" not in able
+    agent.result("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+    message = agent.until(lambda message: message.get("method") == "session/update")
+    assert "note" in [command["name"] for command in message["params"]["update"]["availableCommands"]]
 
 
 def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client, tmp_path: Path) -> None:
@@ -39,42 +36,27 @@ def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client
         assert len([line for line in lines if line.startswith("- ")]) == len(replies.REPLIES)
 
 
-def test_what_it_does_not_understand_it_echoes_and_points_to_help(agent: Client, tmp_path: Path) -> None:
+def test_what_it_does_not_understand_is_echoed_and_names_the_session(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path)
     answer = agent.prompt(session, "good  morning\nworld")
-    assert agent.said().startswith("You said: good  morning\nworld\n\n")
-    assert "`help`" in agent.said()
-    assert answer["stopReason"] == "end_turn"
-    assert answer["usage"]["inputTokens"] == 3
+    assert agent.said().startswith("You said: good  morning\nworld\n\n") and "`help`" in agent.said()
+    assert (answer["stopReason"], answer["usage"]["inputTokens"]) == ("end_turn", 3)
     assert answer["usage"]["totalTokens"] == 3 + len(agent.said().split())
-
-
-def test_a_first_prompt_gives_the_session_a_title_and_every_turn_its_usage(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "hello")
-    kinds = [update["sessionUpdate"] for update in agent.updates]
-    assert {"sessionUpdate": "session_info_update", "title": "hello"} in agent.updates
-    assert kinds[-1] == "usage_update"
+    assert [update["title"] for update in agent.of_kind("session_info_update")] == ["good  morning\nworld"]
+    assert agent.updates[-1]["sessionUpdate"] == "usage_update"
     agent.prompt(session, "again")
-    assert "session_info_update" not in [update["sessionUpdate"] for update in agent.updates]
-
-
-def test_commands_are_advertised_after_the_session_is_opened(agent: Client, tmp_path: Path) -> None:
-    agent.open(tmp_path)
-    message = agent.until(lambda message: message.get("method") == "session/update")
-    names = [command["name"] for command in message["params"]["update"]["availableCommands"]]
-    assert "note" in names
+    assert agent.of_kind("session_info_update") == []
 
 
 def test_tools_lists_each_server_with_its_tools_or_what_is_wrong_with_it(agent: Client, tmp_path: Path) -> None:
     missing = {"name": "missing", "command": "/nonexistent/server", "args": [], "env": []}
-    session = agent.open(tmp_path, server_entry(), missing, script_entry("mcp_crasher", "start"))
+    session = agent.open(tmp_path, server_entry(), missing, script_entry("crasher", "start"))
     agent.prompt(session, "tools")
     assert "**notes**: connected, 3 tools" in agent.said()
     assert "`add_note` (asks first): Append a note" in agent.said()
     assert "`list_notes`: List all notes" in agent.said()
     assert "**missing**: not connected: [Errno 2]" in agent.said()
-    assert "**mcp_crasher**: not connected" in agent.said()
+    assert "**crasher**: not connected" in agent.said()
 
 
 def test_the_first_answer_waits_until_the_servers_are_connected(agent: Client, tmp_path: Path) -> None:
@@ -112,47 +94,32 @@ def test_a_note_is_written_after_permission_and_can_be_read_back(agent: Client, 
     assert len(agent.asked) == 3
 
 
-def test_any_tool_can_be_called_with_json_arguments(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path, server_entry("first"))
-    agent.prompt(session, 'call first add {"a": 2, "b": 40}')
-    assert agent.said() == "42"
-    agent.prompt(session, 'call first add {"a": "two"}')
-    assert agent.said() == "The tool `add` failed: a must be a number"
-    assert agent.statuses()[-1] == "failed"
-    agent.prompt(session, "call first nothing")
-    assert agent.said().startswith("No server `first` with a tool `nothing`.")
-
-
-def test_a_call_is_repeated_each_time_as_a_call_of_its_own(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path, server_entry())
-    agent.prompt(session, 'repeat 3 notes add {"a": 2, "b": 40}')
-    assert agent.said() == "1. 42\n2. 42\n3. 42\n"
-    assert agent.statuses() == ["pending", "in_progress", "completed"] * 3
-    titles = [update["title"] for update in agent.updates if update["sessionUpdate"] == "tool_call"]
-    assert titles == [f"notes: add ({number} of 3)" for number in (1, 2, 3)]
-
-
-def test_a_call_that_is_said_wrongly_is_explained(agent: Client, tmp_path: Path) -> None:
+def test_any_tool_can_be_called_with_json_arguments_and_repeatedly(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path, server_entry())
     for prompt, said in (
+        ('call notes add {"a": 2, "b": 40}', "42"),
+        ('call notes add {"a": "two"}', "The tool `add` failed: a must be a number"),
+        ("call notes nothing", "No server `notes` with a tool `nothing`."),
         ("repeat", 'I repeat a call from 1 to 1000 times: `repeat 20 notes add {"a":1,"b":2}`.'),
-        (
-            "call notes",
-            'Say which server, which tool, and its arguments as a JSON object: `call notes add_note {"text":"hi"}`.',
-        ),
+        ("call notes", "Say which server, which tool, and its arguments as a JSON object: `call notes add_note"),
         ("repeat 3 notes add {", "These arguments are not JSON: Expecting property name enclosed in double quotes:"),
     ):
         agent.prompt(session, prompt)
         assert agent.said().startswith(said)
-        assert agent.statuses() == []
+        assert ("failed" in agent.statuses()) == ("two" in prompt)
+    agent.prompt(session, 'repeat 3 notes add {"a": 2, "b": 40}')
+    assert agent.said() == "1. 42\n2. 42\n3. 42\n"
+    assert agent.statuses() == ["pending", "in_progress", "completed"] * 3
+    titles = [update["title"] for update in agent.of_kind("tool_call")]
+    assert titles == [f"notes: add ({number} of 3)" for number in (1, 2, 3)]
 
 
 def test_a_server_that_dies_in_a_call_fails_that_call_alone(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path, script_entry("mcp_crasher"), server_entry())
-    agent.prompt(session, "call mcp_crasher crash")
+    session = agent.open(tmp_path, script_entry("crasher"), server_entry())
+    agent.prompt(session, "call crasher crash")
     assert agent.statuses()[-1] == "failed"
-    assert "mcp_crasher closed its output" in agent.said()
-    agent.prompt(session, "add 2 3")
+    assert "crasher closed its output" in agent.said()
+    agent.prompt(session, 'call notes add {"a": 2, "b": 3}')
     assert agent.said() == "5"
 
 
@@ -255,7 +222,7 @@ def test_it_ends_at_once_and_takes_stubborn_servers_along(
     start: Callable[[], Client], tmp_path: Path, stop: str
 ) -> None:
     client = start()
-    session = client.open(tmp_path, server_entry(), script_entry("mcp_stubborn"))
+    session = client.open(tmp_path, server_entry(), script_entry("stubborn"))
     client.prompt(session, "tools")
     children = psutil.Process(client.process.pid).children(recursive=True)
     assert len(children) == 2

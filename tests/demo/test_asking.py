@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.demo.client import Chooser, Client, Refused, choose
 
 FILES: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -92,54 +90,38 @@ def test_a_file_the_client_does_not_have_is_a_new_one_and_its_refusals_are_told(
     assert agent.said() == "I could not read a.txt: outside the roots"
 
 
-@pytest.mark.parametrize(
-    ("ended", "said", "status", "words"),
-    [
-        ({"exitCode": 0}, {"output": "a\nb\n", "truncated": False}, "completed", "exit status 0 and printed 2 lines"),
-        ({"exitCode": 7}, {"output": "a", "truncated": False}, "failed", "exit status 7 and printed 1 line"),
-        (
-            {"exitCode": None, "signal": "SIGKILL"},
-            {"output": "", "truncated": True},
-            "failed",
-            "signal SIGKILL and printed 0 lines, without its beginning",
-        ),
-    ],
-)
-def test_a_command_runs_in_a_terminal_of_the_client(
-    agent: Client, tmp_path: Path, ended: dict[str, Any], said: dict[str, Any], status: str, words: str
-) -> None:
-    agent.capabilities = TERMINAL
-    agent.services = {
-        "terminal/create": lambda params: {"terminalId": "t-1"},
-        "terminal/wait_for_exit": lambda params: ended,
-        "terminal/output": lambda params: said,
-        "terminal/release": lambda params: {},
-    }
-    session = agent.open(tmp_path)
-    agent.prompt(session, "shell make test | tee log")
-    assert [message["method"] for message in agent.served] == [
-        "terminal/create",
-        "terminal/wait_for_exit",
-        "terminal/output",
-        "terminal/release",
-    ]
-    created = agent.requests("terminal/create")[0]
-    assert (created["command"], created["args"], created["cwd"]) == ("sh", ["-c", "make test | tee log"], str(tmp_path))
-    call = agent.of_kind("tool_call")[0]
-    assert (call["title"], call["kind"]) == ("make test | tee log", "execute")
-    shown = [{"type": "terminal", "terminalId": "t-1"}]
-    assert [update["content"] for update in agent.of_kind("tool_call_update")] == [shown, shown]
-    assert agent.statuses() == ["pending", "in_progress", status]
-    assert agent.said() == f"It ended with {words}."
-
-
-def test_a_refused_terminal_is_told(agent: Client, tmp_path: Path) -> None:
+def test_a_command_runs_in_a_terminal_of_the_client(agent: Client, tmp_path: Path) -> None:
     def refused(params: dict[str, Any]) -> dict[str, Any]:
         raise Refused(-32603, "no such command")
 
     agent.capabilities = TERMINAL
-    agent.services = {"terminal/create": refused}
     session = agent.open(tmp_path)
+    for ended, output, status, words in (
+        ({"exitCode": 0}, "a\nb\n", "completed", "exit status 0 and printed 2 lines"),
+        ({"exitCode": 7}, "a", "failed", "exit status 7 and printed 1 line"),
+        ({"exitCode": None, "signal": "SIGKILL"}, "", "failed", "signal SIGKILL and printed 0 lines, without its beg"),
+    ):
+        agent.served.clear()
+        agent.services = {
+            "terminal/create": always({"terminalId": "t-1"}),
+            "terminal/wait_for_exit": always(ended),
+            "terminal/output": always({"output": output, "truncated": not output}),
+            "terminal/release": always({}),
+        }
+        agent.prompt(session, "shell make test | tee log")
+        assert [message["method"] for message in agent.served] == [*agent.services]
+        created = agent.requests("terminal/create")[0]
+        assert (created["command"], created["args"], created["cwd"]) == (
+            *("sh", ["-c", "make test | tee log"]),
+            str(tmp_path),
+        )
+        call = agent.of_kind("tool_call")[0]
+        assert (call["title"], call["kind"]) == ("make test | tee log", "execute")
+        shown = [{"type": "terminal", "terminalId": "t-1"}]
+        assert [update["content"] for update in agent.of_kind("tool_call_update")] == [shown, shown]
+        assert agent.statuses() == ["pending", "in_progress", status]
+        assert agent.said().startswith(f"It ended with {words}")
+    agent.services = {"terminal/create": refused}
     agent.prompt(session, "shell nothing")
     assert agent.said() == "The client did not run it: no such command"
     assert agent.statuses() == ["pending", "failed"]

@@ -32,21 +32,10 @@ def started(agent: Client) -> list[dict[str, object]]:
     return methods
 
 
-def test_without_the_variable_there_is_nothing_to_log_in_to(tmp_path: Path) -> None:
-    with Client(AGENT, home=tmp_path / "home", env={"ACP_LAUNCH_DEMO_LOGIN": ""}) as agent:
-        answer = agent.initialize()
-        assert answer["authMethods"] == []
-        assert "auth" not in answer["agentCapabilities"]
-
-
-def test_two_ways_are_offered(agent: Client) -> None:
+def test_nothing_about_sessions_is_answered_before_the_login(agent: Client, tmp_path: Path) -> None:
     methods = started(agent)
     assert [method["id"] for method in methods] == ["demo-agent", "demo-token"]
     assert methods[1]["vars"] == [{"name": "DEMO_TOKEN", "label": "Any text"}]
-
-
-def test_nothing_about_sessions_is_answered_before_the_login(agent: Client, tmp_path: Path) -> None:
-    started(agent)
     opening = {"cwd": str(tmp_path), "mcpServers": []}
     for method, params in (
         ("session/new", opening),
@@ -69,16 +58,13 @@ def test_authenticate_logs_in_and_is_remembered_until_logout(agent: Client, tmp_
     assert agent.result("logout", {}) == {}
 
 
-@pytest.mark.parametrize(
-    ("method", "code", "message"),
-    [
+def test_authenticate_takes_no_other_method(agent: Client) -> None:
+    started(agent)
+    for method, code, message in (
         ("nonsense", -32602, "authenticate takes demo-agent or demo-token, not 'nonsense'"),
         ("demo-token", -32000, "DEMO_TOKEN is not in this agent's environment"),
-    ],
-)
-def test_authenticate_takes_no_other_method(agent: Client, method: str, code: int, message: str) -> None:
-    started(agent)
-    assert agent.request("authenticate", {"methodId": method})["error"] == {"code": code, "message": message}
+    ):
+        assert agent.request("authenticate", {"methodId": method})["error"] == {"code": code, "message": message}
 
 
 def test_a_token_in_the_environment_is_a_login(tmp_path: Path) -> None:

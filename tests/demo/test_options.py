@@ -17,16 +17,6 @@ def values(options: list[dict[str, Any]]) -> dict[str, Any]:
     return {option["id"]: option["currentValue"] for option in options}
 
 
-def test_options_and_modes_come_with_the_session(agent: Client, tmp_path: Path) -> None:
-    agent.capabilities = BOOLEANS
-    answer = opened(agent, tmp_path)
-    assert values(answer["configOptions"]) == {"mode": "ask", "model": "script-s", "verbose": False}
-    assert [option.get("category") for option in answer["configOptions"]] == ["mode", "model", None]
-    assert [group["group"] for group in answer["configOptions"][1]["options"]] == ["small", "large"]
-    assert answer["modes"]["currentModeId"] == "ask"
-    assert [mode["id"] for mode in answer["modes"]["availableModes"]] == ["ask", "code", "plan"]
-
-
 def test_a_client_that_knows_no_booleans_is_told_of_none(agent: Client, tmp_path: Path) -> None:
     answer = opened(agent, tmp_path)
     assert list(values(answer["configOptions"])) == ["mode", "model"]
@@ -35,28 +25,31 @@ def test_a_client_that_knows_no_booleans_is_told_of_none(agent: Client, tmp_path
     assert error["message"] == "no config option 'verbose'; there are mode, model"
 
 
-def test_setting_an_option_answers_with_the_complete_list(agent: Client, tmp_path: Path) -> None:
+def test_options_and_modes_come_with_the_session_and_are_set(agent: Client, tmp_path: Path) -> None:
+    """What is set is answered with the complete list; a mode is the option of that name."""
     agent.capabilities = BOOLEANS
-    session = opened(agent, tmp_path)["sessionId"]
-    for change, expected in (
-        ({"configId": "model", "value": "script-xl"}, {"mode": "ask", "model": "script-xl", "verbose": False}),
-        ({"configId": "mode", "value": "code"}, {"mode": "code", "model": "script-xl", "verbose": False}),
-        (
-            {"configId": "verbose", "type": "boolean", "value": True},
-            {"mode": "code", "model": "script-xl", "verbose": True},
-        ),
-    ):
+    answer = opened(agent, tmp_path)
+    assert values(answer["configOptions"]) == {"mode": "ask", "model": "script-s", "verbose": False}
+    assert [option.get("category") for option in answer["configOptions"]] == ["mode", "model", None]
+    assert [group["group"] for group in answer["configOptions"][1]["options"]] == ["small", "large"]
+    assert answer["modes"]["currentModeId"] == "ask"
+    assert [mode["id"] for mode in answer["modes"]["availableModes"]] == ["ask", "code", "plan"]
+    session = answer["sessionId"]
+    changes: list[dict[str, Any]] = [
+        {"configId": "model", "value": "script-xl"},
+        {"configId": "mode", "value": "code"},
+        {"configId": "verbose", "type": "boolean", "value": True},
+    ]
+    expected = values(answer["configOptions"])
+    for change in changes:
+        expected[change["configId"]] = change["value"]
         answer = agent.result("session/set_config_option", {"sessionId": session, **change})
         assert values(answer["configOptions"]) == expected
     assert [update["currentModeId"] for update in agent.of_kind("current_mode_update")] == ["code"]
-    agent.prompt(session, "where")
-    assert agent.said().endswith("\n\n(mode code, model script-xl)")
-
-
-def test_setting_a_mode_changes_the_option_of_that_name(agent: Client, tmp_path: Path) -> None:
-    session = opened(agent, tmp_path)["sessionId"]
     assert agent.result("session/set_mode", {"sessionId": session, "modeId": "plan"}) == {}
-    assert [values(update["configOptions"])["mode"] for update in agent.of_kind("config_option_update")] == ["plan"]
+    assert values(agent.of_kind("config_option_update")[-1]["configOptions"])["mode"] == "plan"
+    agent.prompt(session, "where")
+    assert agent.said().endswith("\n\n(mode plan, model script-xl)")
 
 
 def test_what_cannot_be_set_is_refused_and_changes_nothing(agent: Client, tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from urllib.error import HTTPError
 
 import anyio
-import pytest
 
 from tests.demo.client import Message, command
 from tests.patience import PATIENCE
@@ -63,20 +63,19 @@ def test_a_session_begins_with_the_handshake_and_ends_with_delete(tmp_path: Path
         assert visit(url, body=ask(3, "tools/list", {}), Mcp_Session_Id=session)[0] == 404
 
 
-@pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"[]", -32600)])
-def test_what_is_not_a_message_is_refused(tmp_path: Path, body: bytes, code: int) -> None:
+def test_what_is_not_a_message_is_refused(tmp_path: Path) -> None:
     with serving(home=tmp_path) as url:
-        status, _, answer = visit(url, body=body)
-        assert (status, json.loads(answer)["error"]["code"]) == (400, code)
+        for body, code in ((b"{", -32700), (b"[]", -32600)):
+            status, _, answer = visit(url, body=body)
+            assert (status, json.loads(answer)["error"]["code"]) == (400, code)
         assert visit(url.replace("/mcp", "/elsewhere"), body=ask(1, "ping", {}))[0] == 404
 
 
-@pytest.mark.parametrize("said", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}])
-def test_without_its_token_nothing_is_served(tmp_path: Path, said: dict[str, str]) -> None:
+def test_without_its_token_nothing_is_served(tmp_path: Path) -> None:
     with serving("--token", "right", home=tmp_path) as url:
-        for method in ("POST", "GET", "DELETE"):
+        for said, method in product(("", "Bearer wrong", "right"), ("POST", "GET", "DELETE")):
             body = ask(1, "initialize", HELLO) if method == "POST" else None
-            status, headers, _ = visit(url, method, body, **said)
+            status, headers, _ = visit(url, method, body, **({"Authorization": said} if said else {}))
             assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
 
 

@@ -41,6 +41,12 @@ def published(**members: Any) -> PublishedAgent:
     return found
 
 
+def put(web: Web, content: bytes | None = None, **more: Any) -> PublishedAgent:
+    """An agent of the index whose archive is on the server."""
+    content = packed() if content is None else content
+    return published(binary=binary(web.put("/a.tgz", content), content, **more))
+
+
 def installed(entry: PublishedAgent, state: Path) -> tuple[Installation, bool]:
     chosen = binary_of(entry, entry.version, allow_unverified=False)
     return install(entry, chosen, state=state, registry="https://r.example/i.json")
@@ -70,22 +76,19 @@ def test_a_program_that_is_not_packed_is_taken_as_it_is(web: Web, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "cmd", "said"),
+    ("content", "cmd", "said"),
     [
-        ("a.tgz", packed(), "./bin/other", "does not hold its program"),
-        ("a.tgz", packed("../agent"), "./agent", "outside the destination"),
-        ("a.tgz", packed()[:60], "./bin/agent", "cannot be unpacked"),
-        ("a.tgz", packed(), "../../agent", "does not hold its program"),
-        ("a.tgz", packed(), "/bin/sh", "does not hold its program"),
+        (packed(), "./bin/other", "does not hold its program"),
+        (packed("../agent"), "./agent", "outside the destination"),
+        (packed()[:60], "./bin/agent", "cannot be unpacked"),
+        (packed(), "../../agent", "does not hold its program"),
+        (packed(), "/bin/sh", "does not hold its program"),
     ],
     ids=["another program", "a name upwards", "a half", "a program upwards", "a program of the system"],
 )
-def test_a_refused_archive_leaves_nothing(
-    web: Web, tmp_path: Path, name: str, content: bytes, cmd: str, said: str
-) -> None:
-    archive = web.put(f"/{name}", content)
+def test_a_refused_archive_leaves_nothing(web: Web, tmp_path: Path, content: bytes, cmd: str, said: str) -> None:
     with pytest.raises(RegistryError, match=said):
-        installed(published(binary=binary(archive, content, cmd)), tmp_path)
+        installed(put(web, content, cmd=cmd), tmp_path)
     assert left(tmp_path) == []
 
 
@@ -109,8 +112,7 @@ def test_a_wrong_hash_and_a_broken_download_leave_nothing(web: Web, tmp_path: Pa
 
 
 def test_ten_at_once_are_one_installation(web: Web, tmp_path: Path) -> None:
-    content = packed()
-    wanted = published(binary=binary(web.put("/a.tgz", content), content))
+    wanted = put(web)
     ready = threading.Barrier(10)
 
     def one(_: int) -> tuple[Installation, bool]:
@@ -125,8 +127,7 @@ def test_ten_at_once_are_one_installation(web: Web, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_installation_left_is_not_installed_and_goes_with_the_next(web: Web, tmp_path: Path) -> None:
-    content = packed()
-    wanted = published(binary=binary(web.put("/a.tgz", content), content))
+    wanted = put(web)
     for version in ("1.0.0", "0.9.0"):
         (home(tmp_path) / "agent" / version / "files").mkdir(parents=True)
         (home(tmp_path) / "agent" / version / "files" / "half").write_bytes(b"x")
@@ -140,8 +141,7 @@ def test_what_a_killed_installation_left_is_not_installed_and_goes_with_the_next
 
 
 def test_a_manifest_of_another_directory_or_a_damaged_one_counts_as_none(web: Web, tmp_path: Path) -> None:
-    content = packed()
-    made, _ = installed(published(binary=binary(web.put("/a.tgz", content), content)), tmp_path)
+    made, _ = installed(put(web), tmp_path)
     made.directory.rename(moved := made.directory.with_name("2.0.0"))
     assert read(moved) is None
     moved.rename(made.directory)
@@ -196,10 +196,8 @@ def test_what_cannot_be_installed_says_why() -> None:
 
 
 def test_a_profile_gets_the_newest_version_or_the_one_it_names(web: Web, tmp_path: Path) -> None:
-    content = packed()
     for version in ("1.9.0", "1.10.0-beta", "1.10.0"):
-        said = binary(web.put("/a.tgz", content), content)
-        installed(with_(published(binary=said), version=version), tmp_path)
+        installed(with_(put(web), version=version), tmp_path)
     newest, by_version = chosen(tmp_path, Reference("agent")), chosen(tmp_path, Reference("agent", "1.9.0"))
     assert isinstance(newest, Installation)
     assert isinstance(by_version, Installation)

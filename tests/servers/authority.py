@@ -1,7 +1,7 @@
 """
 An MCP server and its authorization server, each on a port of 127.0.0.1. Standard library only. Run as a program:
 
-    python -I -S tests/servers/authority.py '{"needs": ["read"], "server": {"scopes_supported": ["read"]}}'
+    python -I -S tests/servers/authority.py '{"server": {"scopes_supported": ["read"]}}'
 
 The first line on stdout is JSON with both addresses. It ends with its stdin. What is asked of it is at `/log` of the
 authorization server, and `/forget` there revokes every token. The argument says how it differs from a plain one:
@@ -11,10 +11,9 @@ authorization server, and `/forget` there revokes every token. The argument says
 - `issuer_path`, `metadata_path`: of the authorization server, and of its metadata
 - `answers`: for `mcp /path` or `as /path`, an answer of `status`, `headers`, `body`; `holds` for one that never comes
 - `clients`: id to secret, or to null; `documents`: ids of client id metadata documents
-- `redirect`: parameters of the browser's way back that are replaced; `redirect_to`: where it leads
+- `redirect`: parameters of the browser's way back that are replaced
 - `refuses_resource`: the parameter `resource`; `redirect_host`: the only one that it registers
-- `needs`: scopes for each request, `calls_need`: for a call of its tool `save`
-- `allows`: scopes that any login gets at most; `always_wants`: another one each time
+- `allows`: scopes that any login gets at most
 - `device`: what the token endpoint answers before the user has typed the code of a device; `page`: replaced members
 - `rotation`: `strict`, `grace` or `none`; `life`: of an access token, seconds
 """
@@ -137,14 +136,7 @@ class Handler(BaseHTTPRequestHandler):
     def mcp_mcp(self, form: Json, about: Json) -> None:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if given not in tokens:
-            return self.challenge(401, "invalid_token" if given else "", temper.get("names_scopes", []))
-        wanted = list(temper.get("needs", []))
-        if about.get("method") == "tools/call":
-            wanted += temper.get("calls_need", [])
-        if temper.get("always_wants"):
-            wanted.append(f"more-{len(tokens)}")
-        if not set(wanted) <= set(tokens[given]):
-            return self.challenge(403, "insufficient_scope", wanted)
+            return self.challenge("invalid_token" if given else "", temper.get("names_scopes", []))
         if self.command == "DELETE":
             return self.say(200, {})
         if about and "id" not in about:
@@ -158,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps({"jsonrpc": "2.0", "id": about.get("id"), "result": result}).encode()
         return self.write(200, body, {"Content-Type": "application/json", "Mcp-Session-Id": "session-1"})
 
-    def challenge(self, status: int, error: str, scopes: list[str]) -> None:
+    def challenge(self, error: str, scopes: list[str]) -> None:
         place = {"path": f"{site['mcp']}{PRM}/mcp", "root": f"{site['mcp']}{PRM}", "none": ""}
         named = filled(place.get(temper.get("place", "path"), temper.get("place")))
         words = [
@@ -166,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
             *([f'resource_metadata="{named}"'] if named and temper.get("is_named", True) else []),
             *([f'scope="{" ".join(scopes)}"'] if scopes else []),
         ]
-        return self.write(status, b"{}", {"WWW-Authenticate": f"Bearer {', '.join(words)}".strip()})
+        return self.write(401, b"{}", {"WWW-Authenticate": f"Bearer {', '.join(words)}".strip()})
 
     # The authorization server.
 
@@ -182,8 +174,7 @@ class Handler(BaseHTTPRequestHandler):
         code = secrets.token_urlsafe(16)
         codes[code] = {**form, "scopes": form.get("scope", "").split()}
         back = changed({"code": code, "state": form["state"]}, temper.get("redirect", {}))
-        to = temper.get("redirect_to", form["redirect_uri"])
-        return self.write(302, b"", {"Location": f"{to}?{urlencode(back, quote_via=quote)}"})
+        return self.write(302, b"", {"Location": f"{form['redirect_uri']}?{urlencode(back, quote_via=quote)}"})
 
     def as_device(self, form: Json, about: Json) -> None:
         if ("resource" in form) == temper.get("refuses_resource", False):

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
-from tests.servers.http_tools import MODERN, STREAM, Exchange, State, answer
+from tests.servers.http_tools import STREAM, Exchange, State, answer
 from tests.servers.http_wire import CutError, Message, Request, Wire, read_request, say
 
 DEFAULTS: Message = {
@@ -36,7 +36,6 @@ DEFAULTS: Message = {
     "multi_line": False,  # each line of a message that is written on several
     "piece": None,  # bytes written at a time
     "endpoint": "/messages?session=",  # of the older transport; the session's id is appended
-    "versions": [MODERN],  # that a modern server speaks
     "bearer": None,  # the only token it lets in; anything else is 401
     "challenge": "Bearer",  # of that 401
     "port": 0,

@@ -184,7 +184,7 @@ async def answer(exchange: Exchange) -> None:
     elif is_modern and era != "legacy":
         await modern(exchange)
     elif era == "modern":
-        data = {"supported": exchange.settings["versions"]}
+        data = {"supported": [MODERN]}
         await exchange.wire.refuse(400, -32022, "unsupported protocol version", exchange.id, data)
     else:
         await legacy(exchange)
@@ -321,8 +321,8 @@ async def modern(exchange: Exchange) -> None:
     fault = wrong_header(request)
     if fault is not None:
         await wire.refuse(400, -32020, fault, exchange.id)
-    elif request.meta[PREFIX + "protocolVersion"] not in exchange.settings["versions"]:
-        data = {"supported": exchange.settings["versions"], "requested": request.meta[PREFIX + "protocolVersion"]}
+    elif request.meta[PREFIX + "protocolVersion"] not in [MODERN]:
+        data = {"supported": [MODERN], "requested": request.meta[PREFIX + "protocolVersion"]}
         await wire.refuse(400, -32022, "unsupported protocol version", exchange.id, data)
     elif PREFIX + "clientCapabilities" not in request.meta:
         await wire.refuse(400, -32602, "no client capabilities in _meta", exchange.id)
@@ -444,7 +444,7 @@ async def initialize(exchange: Exchange, stream: Stream) -> Message:
 
 
 async def discover(exchange: Exchange, stream: Stream) -> Message:
-    versions = exchange.settings["versions"]
+    versions = [MODERN]
     return {"supportedVersions": versions, "capabilities": CAPABILITIES, "instructions": "Be kind."}
 
 
@@ -520,10 +520,6 @@ async def big(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     return "mä" * (arguments["size"] // 2)
 
 
-async def measure(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    return len(arguments["text"])
-
-
 async def headers(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     """The names of this request's headers as they came, each with a digest of its value: values may be secret."""
     return {name: hashlib.sha256(value.encode()).hexdigest() for name, value in exchange.request.headers}
@@ -554,7 +550,6 @@ TOOLS: dict[str, Tool] = {
     "echo": echo,
     "add": add,
     "big": big,
-    "measure": measure,
     "headers": headers,
     "wait": wait,
     "ask": ask,

@@ -9,31 +9,13 @@ sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.servers import script, toolbox
 from tests.servers.script import Message
 
-VERSION = "2026-07-28"
-KEY = "io.modelcontextprotocol/protocolVersion"
-
-
-def checked(answer: script.Answer) -> script.Answer:
-    def act(request: Message) -> None:
-        if request["params"].get("_meta", {}).get(KEY) == VERSION:
-            answer(request)
-            return
-        fault = {"code": -32022, "message": "unsupported version", "data": {"supported": [VERSION]}}
-        script.send({"jsonrpc": "2.0", "id": request["id"], "error": fault})
-
-    return act
-
-
-def unknown(request: Message) -> None:
-    script.refuse(request, -32601, f"no method {request['method']}")
-
 
 def discover(request: Message) -> None:
     about = {"name": "modern", "version": "1.0.0"}
-    script.answer(request, {"supportedVersions": [VERSION], "capabilities": {"tools": {}}, "serverInfo": about})
+    script.answer(request, {"supportedVersions": [toolbox.VERSION], "capabilities": {"tools": {}}, "serverInfo": about})
 
 
 script.hello(script.name("modern"))
 polite = toolbox.answers()
 methods = {"server/discover": discover, "tools/list": polite["tools/list"], "tools/call": polite["tools/call"]}
-script.serve({method: checked(answer) for method, answer in methods.items()} | {"ping": unknown})
+script.serve(toolbox.modern(methods))

@@ -11,10 +11,9 @@ import sys
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.servers import script, toolbox
-from tests.servers.script import Answer, Message
+from tests.servers.script import Message
+from tests.servers.toolbox import PREFIX, VERSION, unknown
 
-VERSION = "2026-07-28"
-PREFIX = "io.modelcontextprotocol/"
 STATE = "state-\u00e9=="  # opaque to the client
 listeners: dict[object, Message] = {}
 ASKED = {
@@ -23,17 +22,6 @@ ASKED = {
     "where": {"method": "roots/list"},
 }
 TOOLS = [*ASKED, "later", "meta", "grow", "touch", "wait"]
-
-
-def checked(answer: Answer) -> Answer:
-    def act(request: Message) -> None:
-        if request.get("params", {}).get("_meta", {}).get(PREFIX + "protocolVersion") == VERSION:
-            answer(request)
-            return
-        fault = {"code": -32022, "message": "unsupported version", "data": {"supported": [VERSION]}}
-        script.send({"jsonrpc": "2.0", "id": request["id"], "error": fault})
-
-    return act
 
 
 def answer(request: Message, result: Message) -> None:
@@ -88,13 +76,11 @@ def cancelled(message: Message) -> None:
     listeners.pop(message["params"]["requestId"], None)
 
 
-def unknown(request: Message) -> None:
-    script.refuse(request, -32601, f"no method {request['method']}")
-
-
 script.hello(script.name("newer"))
-methods = {"server/discover": discover, "tools/list": listing, "tools/call": call, "subscriptions/listen": listen}
-script.serve(
-    {method: checked(one) for method, one in methods.items()}
-    | {"ping": unknown, "initialize": unknown, "notifications/cancelled": cancelled}
-)
+methods: dict[str, script.Answer] = {
+    "server/discover": discover,
+    "tools/list": listing,
+    "tools/call": call,
+    "subscriptions/listen": listen,
+}
+script.serve({**toolbox.modern(methods), "initialize": unknown, "notifications/cancelled": cancelled})

@@ -140,5 +140,28 @@ def answers(**more: Tool) -> dict[str, Answer]:
     }
 
 
+VERSION, PREFIX = "2026-07-28", "io.modelcontextprotocol/"
+
+
+def unknown(request: Message) -> None:
+    script.refuse(request, -32601, f"no method {request['method']}")
+
+
+def modern(answers: dict[str, Answer]) -> dict[str, Answer]:
+    """These answers alone, to requests with the version in `_meta`; others are refused with what is spoken."""
+
+    def checked(answer: Answer) -> Answer:
+        def act(request: Message) -> None:
+            if request.get("params", {}).get("_meta", {}).get(PREFIX + "protocolVersion") == VERSION:
+                answer(request)
+                return
+            fault = {"code": -32022, "message": "unsupported version", "data": {"supported": [VERSION]}}
+            script.send({"jsonrpc": "2.0", "id": request["id"], "error": fault})
+
+        return act
+
+    return {method: checked(answer) for method, answer in answers.items()} | {"ping": unknown}
+
+
 def serve(**more: Tool) -> None:
     script.serve(answers(**more))
