@@ -22,8 +22,8 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Container
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Container, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -161,34 +161,89 @@ async def listen_for_shims(
     """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
     Leaving closes the socket and all connections without a greeting; accepted connections stay open. The socket is in a
-    directory of its own, below the user's directory `state` if possible, or `within` one that is made already.
+    directory of its own, below the user's directory `state` if possible; or `within` one that is made already, where it
+    is shared by all that listen there.
 
     Raises:
         LaunchError: there is no usable directory for the socket.
     """
-    token = os.urandom(24).hex()
-    tasks = set[asyncio.Task[None]]()
+    user = _User(os.urandom(24).hex(), names, on_shim, refused)
+    with directory(state) if within is None else nullcontext(within) as place:
+        while (door := _doors.get(place)) is not None and not door.users:  # it is being closed
+            await door.closed.wait()
+        door = door or await _open(place)
+        door.users.append(user)
+        try:
+            yield ShimListener(door.path, user.token)
+        finally:
+            door.users.remove(user)
+            if not door.users:
+                await door.close()
+
+
+class _User(Struct, frozen=True, eq=False):
+    """The servers of one session, by the parameters of `listen_for_shims`."""
+
+    token: str
+    names: Container[str]
+    on_shim: Callable[[ShimConnection], None]
+    refused: Callable[[str], None]
+
+
+class _Door(Struct, frozen=True, eq=False):
+    """The only socket of a directory, as ssh forwards no other; the token tells whom of its `users` a shim wants."""
+
+    path: Path
+    users: list[_User]
+    closing: AsyncExitStack
+    closed: asyncio.Event
+
+    def find(self, line: bytes) -> _User:
+        """Return whose token is in a greeting; the newest user for a wrong one."""
+        token = b"".join(line.split(b" ", 3)[2:3]).partition(b".")[0]
+        if not self.users:
+            raise GreetingRefused("its launch has ended")
+        return next((user for user in self.users if compare_digest(token, user.token.encode())), self.users[-1])
+
+    async def close(self) -> None:
+        """Close it; until then its directory has no other."""
+        try:
+            await self.closing.aclose()
+        finally:
+            del _doors[self.path.parent]
+            self.closed.set()
+
+
+_doors: dict[Path, _Door] = {}  # of this process, by their directories
+
+
+async def _open(place: Path) -> _Door:
+    """Listen in a directory until the last user leaves."""
+    users, tasks = list[_User](), set[asyncio.Task[None]]()
 
     async def meet(connection: socket.socket) -> None:
         try:
             async with asyncio.timeout(GREETING_TIMEOUT):
-                shim = await _admit(connection, token, names, peer_uid(connection))
+                user, shim = await _admit(connection, door, peer_uid(connection))
         except (GreetingRefused, OSError) as why:
             late = f"it sent no greeting within {GREETING_TIMEOUT:g} s"
             refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
         else:
-            asyncio.get_running_loop().call_soon(_hand_over, shim, on_shim)
+            asyncio.get_running_loop().call_soon(_hand_over, shim, user, users)
 
     def accept(connection: socket.socket) -> None:
         tasks.add(meeting := asyncio.create_task(meet(connection)))
         meeting.add_done_callback(tasks.discard)
 
-    with directory(state) if within is None else nullcontext(within) as place:
-        try:
-            async with listening(place, accept, refused) as path:
-                yield ShimListener(path, token)
-        finally:
-            await _cancel_all(*tasks)
+    def refused(why: str) -> None:
+        for user in users[-1:]:
+            user.refused(why)
+
+    closing = AsyncExitStack()
+    closing.push_async_callback(lambda: _cancel_all(*tasks))
+    path = await closing.enter_async_context(listening(place, accept, refused))
+    door = _doors[place] = _Door(path, users, closing, asyncio.Event())
+    return door
 
 
 @asynccontextmanager
@@ -263,7 +318,7 @@ async def _cancel_all(*tasks: "asyncio.Task[None]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _admit(connection: socket.socket, token: str, names: Container[str], uid: int | None) -> ShimConnection:
+async def _admit(connection: socket.socket, door: _Door, uid: int | None) -> tuple[_User, ShimConnection]:
     """Receive the greeting, and then how the shim passes the conversation; else close the connection.
 
     Raises:
@@ -273,17 +328,22 @@ async def _admit(connection: socket.socket, token: str, names: Container[str], u
     try:
         if uid not in (None, os.geteuid()):  # None is accepted because the directory is private
             raise GreetingRefused(f"it came from user {uid}, not from user {os.geteuid()}")
-        name, shown = check_greeting(await _greeting(connection), token, names)
+        line = await _greeting(connection)
+        user = door.find(line)
+        name, shown = check_greeting(line, user.token, user.names)
         connection.send(ACCEPTED)
-        return ShimConnection(name, connection, await _lent(connection), shown)
+        return user, ShimConnection(name, connection, await _lent(connection), shown)
     except BaseException:
         connection.close()
         raise
 
 
-def _hand_over(shim: ShimConnection, on_shim: Callable[[ShimConnection], None]) -> None:
+def _hand_over(shim: ShimConnection, user: _User, users: Sequence[_User]) -> None:
     try:
-        on_shim(shim)
+        if user in users:
+            user.on_shim(shim)
+        else:
+            shim.close()
     except BaseException:
         shim.close()
         raise

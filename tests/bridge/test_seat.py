@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,36 @@ async def test_guests_stay_when_the_door_closes() -> None:
     client.send(b"still here")
     assert shim.line.recv(100) == b"still here"
     made.close()
+
+
+@bounded
+async def test_sessions_of_one_directory_share_its_socket_until_the_last_ends(tmp_path: Path) -> None:
+    """Over ssh it is the only one that is forwarded."""
+    first, second, third = Hall(), Hall(), Hall()
+
+    def enter(hall: Hall) -> AbstractAsyncContextManager[ShimListener]:
+        return listen_for_shims(NAMES, hall.shims.put_nowait, hall.refusals.put_nowait, tmp_path)
+
+    async with AsyncExitStack() as ends_last:
+        async with enter(first) as first.at:
+            second.at = await ends_last.enter_async_context(enter(second))
+            for hall in (first, second):
+                hall.enter()
+                assert (await hall.shim()).token == hall.at.token
+        assert (first.at.path, second.refusals.empty()) == (second.at.path, True)
+        first.say(first.greeting())
+        assert "token" in await second.refusals.get()
+        second.enter()
+        assert (await second.shim()).token == second.at.token
+        closing = asyncio.create_task(ends_last.aclose())
+        await asyncio.sleep(0)  # it has begun
+        async with enter(third) as third.at:
+            third.enter()
+            assert (await third.shim()).token == third.at.token
+        await closing
+    assert third.at.path == first.at.path and not first.at.path.exists()
+    for hall in (first, second, third):
+        hall.close()
 
 
 @bounded

@@ -187,6 +187,16 @@ def test_a_question_of_ssh_on_its_own(question: str, kind: str, typed: str | Non
         os.close(each)
 
 
+def test_each_session_of_an_editor_has_its_servers(launch: Launcher, small: Callable[..., Path]) -> None:
+    small()
+    with serving(launch, apart=True) as editor:
+        editor.begin()
+        sessions = [editor.open(), editor.open()]
+        for number, session in enumerate((*sessions, *sessions), 1):
+            editor.prompt(session, ADD)
+            assert editor.said().count("'text': '5'") == number, editor.told
+
+
 def test_a_host_whose_agent_does_not_come_back_tells_the_cure_of_that(
     launch: Launcher, small: Callable[..., Path]
 ) -> None:
