@@ -1,7 +1,7 @@
 """Starts another agent of this directory behind `sh -c`, in a session of its own, as npx and its likes do.
 
 argv: NAME ARGS… of that agent (default polite). Before that it leaves behind a double-forked daemon which ignores
-the end of input, TERM, INT and HUP. With ACP_TEST_PIDS, the pids of all are appended to that file, one per line.
+the end of input, TERM, INT and HUP.
 """
 
 import os
@@ -13,23 +13,14 @@ sys.path.insert(0, __file__.rsplit("/", 3)[0])
 from tests.agents import script
 
 
-def note(pid: int) -> None:
-    path = os.environ.get("ACP_TEST_PIDS")
-    if path:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(descriptor, f"{pid}\n".encode())
-        os.close(descriptor)
-
-
 def leave_a_daemon() -> None:
-    """Returns once the daemon is in a session of its own and has noted its pid."""
+    """Returns once the daemon is in a session of its own ."""
     ready, done = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
             script.ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-            note(os.getpid())
             os.close(done)
             script.hang()
         os._exit(0)
@@ -40,8 +31,6 @@ def leave_a_daemon() -> None:
 
 name, *arguments = sys.argv[1:] or ["polite"]
 leave_a_daemon()
-note(os.getpid())
 agent = [sys.executable, "-I", "-S", __file__.replace("wrapper.py", f"{name}.py"), *arguments]
 child = subprocess.Popen(["sh", "-c", '"$@"; exit $?', "sh", *agent], start_new_session=True)
-note(child.pid)
 raise SystemExit(child.wait())

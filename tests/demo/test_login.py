@@ -32,6 +32,13 @@ def started(agent: Client) -> list[dict[str, object]]:
     return methods
 
 
+def test_without_the_variable_there_is_nothing_to_log_in_to(tmp_path: Path) -> None:
+    with Client(AGENT, home=tmp_path / "home", env={"ACP_LAUNCH_DEMO_LOGIN": ""}) as agent:
+        answer = agent.initialize()
+        assert answer["authMethods"] == []
+        assert "auth" not in answer["agentCapabilities"]
+
+
 def test_nothing_about_sessions_is_answered_before_the_login(agent: Client, tmp_path: Path) -> None:
     methods = started(agent)
     assert [method["id"] for method in methods] == ["demo-agent", "demo-token"]

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.demo.client import Client, Message, choose, server_entry
+from tests.demo.client import Client, Message, server_entry
 
 Start = Callable[[], Client]
 
@@ -20,13 +18,12 @@ def again(client: Client, method: str, session: str, cwd: Path) -> Message:
 
 
 def test_load_replays_the_whole_conversation_before_it_answers(start: Start, tmp_path: Path) -> None:
+    live: list[Message] = []
     with start() as client:
-        client.permission = choose("allow-once")
         session = client.open(tmp_path, server_entry())
-        client.prompt(session, "note buy milk")
-        live = [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
-        client.prompt(session, "hello there")
-        live += [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
+        for text in ("note buy milk", "hello there"):
+            client.prompt(session, text)
+            live += [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
     with start() as client:
         client.initialize()
         assert "configOptions" in again(client, "session/load", session, tmp_path)["result"]
@@ -64,26 +61,25 @@ def test_an_unfinished_last_line_is_dropped_and_resume_goes_on_without_replay(st
         assert client.said().startswith("Before this one, the session had 1 turn.")
 
 
-@pytest.mark.parametrize("content", [b"garbage\n", b'{"sessionId":"another"}\n'])
-def test_a_damaged_session_is_not_listed_and_cannot_be_loaded(start: Start, tmp_path: Path, content: bytes) -> None:
-    with start() as client:
-        session = client.open(tmp_path)
-        other = client.result("session/new", {"cwd": str(tmp_path), "mcpServers": []})["sessionId"]
-        path = journals(tmp_path) / f"{session}.jsonl"
+def test_a_damaged_session_is_not_listed_and_cannot_be_loaded(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    opening = {"cwd": str(tmp_path), "mcpServers": []}
+    other = agent.result("session/new", opening)["sessionId"]
+    path = journals(tmp_path) / f"{session}.jsonl"
+    for content in (b"garbage\n", b'{"sessionId":"another"}\n'):
         path.write_bytes(content)
-        listed = client.result("session/list", {})["sessions"]
-        assert [item["sessionId"] for item in listed] == [other]
-        assert client.code("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}) == -32002
+        assert [item["sessionId"] for item in agent.result("session/list", {})["sessions"]] == [other]
+        assert agent.code("session/load", {"sessionId": session, **opening}) == -32002
         assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("session", ["0" * 32, "../../etc/passwd"])
-def test_an_unknown_or_impossible_id_is_not_found(agent: Client, tmp_path: Path, session: str) -> None:
+def test_an_unknown_or_impossible_id_is_not_found(agent: Client, tmp_path: Path) -> None:
     agent.initialize()
-    for method in ("session/load", "session/resume"):
-        assert agent.code(method, {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}) == -32002
-    assert agent.result("session/delete", {"sessionId": session}) == {}
-    assert agent.code("session/close", {"sessionId": session}) == -32002
+    for session in ("0" * 32, "../../etc/passwd"):
+        for method in ("session/load", "session/resume"):
+            assert agent.code(method, {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}) == -32002
+        assert agent.result("session/delete", {"sessionId": session}) == {}
+        assert agent.code("session/close", {"sessionId": session}) == -32002
 
 
 def test_a_session_is_loaded_in_its_own_directory_only(agent: Client, tmp_path: Path) -> None:

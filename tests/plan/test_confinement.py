@@ -24,6 +24,7 @@ from tests.plan.places import list_paths
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
 Json = Mapping[str, Any]
 SECRET: Json = {"TOKEN": "${secret:t}"}
+OWN: Json = {"type": "http", "url": "https://x", "bridge": False}
 
 
 @pytest.fixture
@@ -53,18 +54,18 @@ def program(file: Path, text: str = "#!/bin/sh\n") -> Path:
     return file
 
 
+def laid(project: Path, sections: Json, cwd: Path | None = None) -> Resolved:
+    file = project / "p.yaml"
+    whole = {"version": 1, "agent": {"command": "/bin/sh"}, "runtime": {"confined": {}}, **sections}
+    file.write_text(json.dumps(whole))
+    return resolve(load(Found("p", file, project, "path")), cwd=cwd or project, environ=os.environ)
+
+
 def planned(
     project: Path, confined: Json | None = None, *, cwd: Path | None = None, agent: Json | None = None, **servers: Json
 ) -> Resolved:
-    file = project / "p.yaml"
-    profile = {
-        "version": 1,
-        "agent": agent or {"command": "/bin/sh"},
-        "runtime": {"confined": confined or {}},
-        "mcp_servers": servers,
-    }
-    file.write_text(json.dumps(profile))
-    return resolve(load(Found("p", file, project, "path")), cwd=cwd or project, environ=os.environ)
+    sections = {"runtime": {"confined": confined or {}}, "mcp_servers": servers}
+    return laid(project, {**sections, **({"agent": agent} if agent else {})}, cwd)
 
 
 def place_of(resolved: Resolved) -> Place:
@@ -327,13 +328,6 @@ LAY: list[tuple[str, Callable[[str], dict[str, Any]]]] = [
 ]
 
 
-def laid(project: Path, sections: Json) -> Resolved:
-    file = project / "p.yaml"
-    whole = {"version": 1, "agent": {"command": "/bin/sh"}, "runtime": {"confined": {}}, **sections}
-    file.write_text(json.dumps(whole))
-    return resolve(load(Found("p", file, project, "path")), cwd=project, environ=os.environ)
-
-
 @pytest.mark.parametrize("spelled", ["${project}/a/b", "${project}/x/../a/b", "${home}/BACK/a/b"])
 @pytest.mark.parametrize("above", [True, False])
 @pytest.mark.parametrize(("key", "sections"), LAY, ids=[key for key, _ in LAY])
@@ -481,16 +475,8 @@ def test_a_server_runs_in_an_empty_directory_and_finds_no_program_of_the_agent(
     ("network", "server", "message"),
     [
         ("shared", local("/bin/cat", bridge=False, env=SECRET), "the agent would get the secrets of this server"),
-        (
-            "shared",
-            {"type": "http", "url": "https://x", "bridge": False, "headers": {"Authorization": "${secret:t}"}},
-            "the agent would get the secrets of this server",
-        ),
-        (
-            "none",
-            {"type": "http", "url": "https://x", "bridge": False},
-            "the agent connects to this server itself, but has no network",
-        ),
+        ("shared", {**OWN, "headers": {"A": "${secret:t}"}}, "the agent would get the secrets of this server"),
+        ("none", OWN, "the agent connects to this server itself, but has no network"),
     ],
     ids=["local", "remote", "network"],
 )

@@ -266,7 +266,7 @@ def layered(project: Path, below: Json, above: Json) -> list[str]:
         (SSH, {"ssh": {"host": "b"}}, ["the agent has another machine"]),
         (NETLESS, {"container": {"network": "default"}}, ["which what this file extends takes"]),
         (CONTAINER, {"container": {"network": "host"}}, ["the agent has this machine's network"]),
-        (CONTAINER, {"container": {"network": "none"}}, []),
+        ({"container": {"image": "x", "network": "host"}}, {"container": {"network": "none"}}, []),
         (CONTAINER, {"container": {"mounts": ["/usr"]}}, ["other mounts than what this file extends gives"]),
         (
             CONTAINER,

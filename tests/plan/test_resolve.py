@@ -75,22 +75,19 @@ def test_the_smallest_profile_works_where_the_command_was_typed(machine: Machine
 
 
 def test_variables_and_the_environment_are_filled_in(machine: Machine) -> None:
+    """An empty variable takes the default. What came from there is shown as its reference."""
+    machine.environ["EMPTY"] = ""
     line = (
         'agent: {command: "${project}/bin/agent", args: ["${cwd}", "${home}", "${profile}", "${python}", '
-        '"${env:NO:-a b}", "$${x}"], env: {A: "x${env:TOKEN}"}}'
+        '"${env:NO:-a b}", "$${x}", "${env:EMPTY:-d}", "x${env:EMPTY}"], env: {A: "x${env:TOKEN}${secret:x}"}}'
     )
     plan = machine.plan(line)
-    assert [argument.reveal({}) for argument in plan.agent.args] == [
-        str(machine.typed),
-        str(machine.home),
-        "work",
-        sys.executable,
-        "a b",
-        "${x}",
-    ]
-    assert plan.agent.env["A"].reveal({}) == "xhunter2"
-    column = line.index('"x$') + 1
-    assert str(plan.agent.env["A"].origin) == f"{machine.root / 'work.yaml'}:2:{column}"
+    where = [str(machine.typed), str(machine.home), "work", sys.executable]
+    assert [argument.reveal({}) for argument in plan.agent.args] == [*where, "a b", "${x}", "d", "x"]
+    given = plan.agent.env["A"]
+    assert (given.reveal({"x": Secret("y")}), given.display()) == ("xhunter2y", "x${env:TOKEN}${secret:x}")
+    column = line.index('"x$', line.index("env: {")) + 1
+    assert str(given.origin) == f"{machine.root / 'work.yaml'}:2:{column}"
 
 
 def test_workdir_is_the_directory_of_the_session(machine: Machine) -> None:
@@ -121,11 +118,6 @@ def test_the_directory_of_the_session_is_not_named_by_itself(machine: Machine) -
     (problem,) = wrong.value.problems
     assert (problem.line, problem.column, problem.path) == (3, 21, "workspace.cwd")
     assert (problem.message, problem.fix) == ("${workdir} is this directory itself", "write ${cwd} or ${project}")
-
-
-def test_what_came_from_the_environment_is_shown_as_its_reference(machine: Machine) -> None:
-    plan = machine.plan('agent: {command: agent, args: ["--token=${env:TOKEN}", "${secret:x}"]}')
-    assert [argument.display() for argument in plan.agent.args] == ["--token=${env:TOKEN}", "${secret:x}"]
 
 
 def test_secrets_stay_references_and_are_counted_once(machine: Machine) -> None:
@@ -163,12 +155,6 @@ def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
         'work.yaml:8:16: mcp_servers.s.command: "absent" is not on PATH (looked in 1 folder)\n'
         "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here",
     ]
-
-
-def test_an_empty_variable_takes_the_default_and_otherwise_stays_empty(machine: Machine) -> None:
-    machine.environ["EMPTY"] = ""
-    plan = machine.plan('agent: {command: agent, args: ["${env:EMPTY:-d}", "x${env:EMPTY}"]}')
-    assert [argument.reveal({}) for argument in plan.agent.args] == ["d", "x"]
 
 
 def test_the_agent_is_found_on_the_path_its_profile_gives_it(machine: Machine) -> None:
@@ -254,6 +240,7 @@ def test_a_server_that_is_not_required_may_be_missing_on_this_machine(machine: M
     )
     assert made.plan is not None
     assert [(server.name, server.required) for server in stdio(made.plan).values()] == [("c", False)]
+    assert made.draft is not None and "a" in stdio(made.draft)
     assert [need.name for need in made.needs] == ["c"]
     assert [
         (problem.path, problem.severity, problem.message.replace(f"{machine.root}/", "")) for problem in made.problems
@@ -287,12 +274,6 @@ def test_a_draft_has_every_program_that_is_not_installed(machine: Machine) -> No
     assert {path for path in made.found if path[-1] == "command"} == {("mcp_servers", "c", "command")}
 
 
-def test_a_plan_starts_no_server_that_its_draft_marks(machine: Machine) -> None:
-    made = machine.resolved("agent: {command: agent}\nmcp_servers:\n  a: {command: gone, required: false}\n")
-    assert made.plan is not None and made.draft is not None
-    assert (list(stdio(made.plan)), list(stdio(made.draft))) == ([], ["a"])
-
-
 def test_there_is_no_draft_if_something_else_is_wrong(machine: Machine) -> None:
     for also in ("workspace: {cwd: nowhere}", 'mcp_servers: {a: {command: agent, env: {X: "${env:NOT_SET}"}}}'):
         made = machine.resolved(f"agent: {{command: ghost}}\n{also}\n")
@@ -318,21 +299,38 @@ def test_a_remote_server_keeps_its_type_address_and_headers(machine: Machine) ->
     assert server.headers["A"].reveal({"t": Secret("v")}) == "Bearer v"
 
 
-def test_an_address_from_the_environment_is_checked_and_not_repeated(machine: Machine) -> None:
-    text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: "${env:TOKEN}"}}'
-    assert machine.complaints(text) == [
-        "work.yaml:3:36: mcp_servers.s.url: ${env:TOKEN} is not an http or https url\n"
-        "    fix: write an address that begins with https:// or http://"
-    ]
-
-
-def test_a_header_from_the_environment_cannot_hold_a_newline(machine: Machine) -> None:
-    machine.environ["TOKEN"] = "a\nb"
-    text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: https://x, headers: {A: "${env:TOKEN}"}}}'
-    assert machine.complaints(text) == [
-        "work.yaml:3:60: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
-        "    fix: write it on one line, in ASCII"
-    ]
+@pytest.mark.parametrize(
+    ("value", "server", "complaint"),
+    [
+        (
+            "hunter2",
+            'url: "${env:TOKEN}"',
+            "36: mcp_servers.s.url: ${env:TOKEN} is not an http or https url\n"
+            "    fix: write an address that begins with https:// or http://",
+        ),
+        (
+            "a\nb",
+            'url: https://x, headers: {A: "${env:TOKEN}"}',
+            "60: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
+            "    fix: write it on one line, in ASCII",
+        ),
+        (
+            "http://docs.example/mcp",
+            'url: "${env:TOKEN}", oauth: true',
+            "36: mcp_servers.s.url: the tokens of the login would be sent unencrypted: the url is http, and its host "
+            "is not this machine\n    fix: write https://, or reach it through a tunnel on localhost",
+        ),
+        ("http://127.0.0.1:8080/mcp", 'url: "${env:TOKEN}", oauth: true', ""),
+    ],
+    ids=["no address", "a newline", "unencrypted", "this machine"],
+)
+def test_what_comes_from_the_environment_is_checked_and_not_repeated(
+    machine: Machine, value: str, server: str, complaint: str
+) -> None:
+    machine.environ["TOKEN"] = value
+    made = machine.resolved(f"agent: {{command: agent}}\nmcp_servers: {{s: {{type: http, {server}}}}}")
+    wanted = [f"{machine.root}/work.yaml:3:{complaint}"] if complaint else []
+    assert [str(problem) for problem in made.problems] == wanted
 
 
 def test_directories_are_relative_to_the_project_and_duplicates_are_dropped(machine: Machine) -> None:
@@ -391,16 +389,6 @@ def test_a_login_is_planned_with_its_client_and_its_secret_is_one_of_the_launch(
     assert plan.secrets == (SecretReference("docs"),)
 
 
-def test_tokens_are_not_sent_unencrypted_to_a_host_that_only_the_environment_names(machine: Machine) -> None:
-    machine.environ["DOCS"] = "http://docs.example/mcp"
-    assert machine.complaints(LOGIN) == [
-        "work.yaml:6:10: mcp_servers.docs.url: the tokens of the login would be sent unencrypted: the url is http, "
-        "and its host is not this machine\n    fix: write https://, or reach it through a tunnel on localhost"
-    ]
-    machine.environ["DOCS"] = "http://127.0.0.1:8080/mcp"
-    machine.plan(LOGIN)
-
-
 def test_a_command_line_becomes_a_plan_without_any_profile(machine: Machine) -> None:
     made = adhoc("agent --flag 'a b' ''", cwd=machine.typed, environ={**machine.environ, "ACP_LAUNCH_SECRET_X": "s"})
     plan = made.plan
@@ -426,9 +414,14 @@ def test_sessions_of_a_command_line_are_told_apart_without_keeping_its_arguments
 
 
 def test_the_options_beside_a_command_line_are_checked_all_at_once(machine: Machine) -> None:
-    made = adhoc("nope", cwd=machine.typed, environ=machine.environ, cwd_override=Path("gone"))
+    made = adhoc("gemini --acp", cwd=machine.typed, environ=machine.environ, cwd_override=Path("gone"))
     assert made.plan is None
-    assert [problem.file for problem in made.problems] == ["--agent", "--cwd"]
+    agent, cwd = made.problems
+    assert (str(agent), cwd.file) == (
+        '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
+        "    fix: npm install -g @google/gemini-cli (needs Node.js >=20), or give an absolute path",
+        "--cwd",
+    )
 
 
 @pytest.mark.parametrize(
@@ -447,15 +440,6 @@ def test_a_command_line_that_is_none_is_a_usage_error(line: str, message: str, f
     assert (caught.value.message, caught.value.fix) == (message, fix)
     with pytest.raises(UsageError):
         split_command(line)
-
-
-def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Machine) -> None:
-    made = adhoc("gemini --acp", cwd=machine.typed, environ=machine.environ)
-    assert made.plan is None
-    assert [str(problem) for problem in made.problems] == [
-        '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
-        "    fix: npm install -g @google/gemini-cli (needs Node.js >=20), or give an absolute path"
-    ]
 
 
 def test_resolving_imports_neither_yaml_nor_pydantic() -> None:

@@ -16,10 +16,13 @@ JSON = st.recursive(
 
 
 def test_a_method_without_a_type_or_with_an_unknown_one_is_the_agents() -> None:
-    """C-28."""
+    """C-22, C-28: one without a name or an id is dropped alone."""
     items = [
         {"id": "a", "name": "A", "description": "opens a page"},
         {"id": "b", "name": "B", "type": "carrier_pigeon"},
+        {"id": "nameless"},
+        {"name": "without an id"},
+        "text",
     ]
     assert read(items) == (AuthMethod("a", "A", "opens a page"), AuthMethod("b", "B"))
 

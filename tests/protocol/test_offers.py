@@ -34,9 +34,6 @@ def test_a_terminal_login_is_offered_in_both_forms_and_only_with_a_terminal() ->
     """C-25."""
     assert "auth" not in Offers().as_json()
     assert "_meta" not in Offers().as_json()
+    assert Offers().as_json()["session"] == {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}
     with_terminal = Offers(terminal_login=True).as_json()
     assert (with_terminal["auth"], with_terminal["_meta"]) == ({"terminal": True}, {"terminal-auth": True})
-
-
-def test_options_that_are_on_or_off_notices_and_compaction_are_always_taken() -> None:
-    assert Offers().as_json()["session"] == {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}

@@ -101,14 +101,10 @@ def test_a_file_of_another_user_is_refused(file: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_a_fix_can_be_pasted_whatever_the_name(tmp_path: Path) -> None:
-    file = tmp_path / "my config.yaml"
-    file.touch()
-    file.chmod(0o606)
-    assert complaints(file)[0].endswith(f"fix: chmod go-w '{file}'")
-
-
 def test_a_directory_or_a_pipe_in_its_place_is_said_without_a_wait(tmp_path: Path) -> None:
+    (tmp_path / "my config.yaml").touch()
+    (tmp_path / "my config.yaml").chmod(0o606)
+    assert complaints(tmp_path / "my config.yaml")[0].endswith(f"fix: chmod go-w '{tmp_path}/my config.yaml'")
     assert complaints(tmp_path) == [f"{tmp_path}: cannot be read: Is a directory"]
     os.mkfifo(tmp_path / "config.yaml")
     assert complaints(tmp_path / "config.yaml") == [

@@ -115,15 +115,11 @@ def test_everything_can_be_chosen_by_variables_and_in_the_file(monkeypatch: pyte
     assert found.secrets.command == ("op", "read", "op://dev/{name}/credential")
     config.write_text(EVERYTHING)
     assert repr(load.load()) == repr(found)
-
-
-def test_a_variable_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
-    config.write_text(EVERYTHING)
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__FILE__PATH", "/elsewhere")
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "file")
-    found = load.load().secrets
-    assert (found.store, found.timeout) == ("file", Duration(60))
-    assert found.file == FileSettings(path="/elsewhere", key_file="/run/secrets/acp-launch")
+    mixed = load.load().secrets  # a variable wins over the file, key by key
+    assert (mixed.store, mixed.timeout) == ("file", Duration(60))
+    assert mixed.file == FileSettings(path="/elsewhere", key_file="/run/secrets/acp-launch")
 
 
 @pytest.mark.parametrize(

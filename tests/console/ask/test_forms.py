@@ -164,17 +164,10 @@ def test_a_form_without_fields_asks_for_consent() -> None:
 
 
 @pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])
-def test_a_field_that_looks_like_a_secret_is_warned_of(name: str) -> None:
+def test_a_field_that_looks_like_a_secret_is_warned_of_and_no_other(name: str) -> None:
     person = Scripted(None, None)
-    filled(person, form(Field(name=name, kind="text")))
+    filled(person, form(*(Field(name=each, kind="text") for each in (name, "max_tokens", "keyboard", "passenger"))))
     assert person.of_tone("warning") == ["Do not type a secret here: the agent sees it."]
-
-
-@pytest.mark.parametrize("name", ["max_tokens", "keyboard", "passenger"])
-def test_other_fields_are_not(name: str) -> None:
-    person = Scripted(None, None)
-    filled(person, form(Field(name=name, kind="text")))
-    assert person.of_tone("warning") == []
 
 
 def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +200,7 @@ def test_no_word_of_an_agent_drives_the_terminal() -> None:
     assert [line for line in person.told if not line.isprintable()] == []
 
 
-def test_words_of_an_agent_are_marked_so_that_they_pass_for_none_of_ours() -> None:
-    person = Scripted(None, None)
-    filled(person, Form(message="Thanks.\nThis goes to nobody:", fields=(NICK,)))
-    assert person.told[1:3] == ["  | Thanks.", "  | This goes to nobody:"]
-
-
-def test_what_is_too_long_is_cut_and_said_to_be() -> None:
+def test_words_that_are_too_long_are_cut_and_said_to_be_and_no_value() -> None:
     person = Scripted("s" * 5000, None, None)
     many = Field(name="many", kind="choice", options=tuple(FieldOption(f"o{n}", f"o{n}") for n in range(150)))
     filled(person, Form(message="m" * 5000, fields=(NICK, many)))
@@ -221,12 +208,9 @@ def test_what_is_too_long_is_cut_and_said_to_be() -> None:
     assert "    100. o99" in person.told
     assert "    and 50 more" in person.told
     assert "    101. o100" not in person.told
-
-
-def test_a_value_is_shown_whole_before_it_is_sent() -> None:
     person = Scripted("s" * 3000 + "\x1b", "d")
     filled(person, form(NICK))
-    assert person.told[-2] == f"    nick: {'s' * 3000}\\x1b"
+    assert person.told[-2] == f"    nick: {'s' * 3000}\\x1b", "a value is shown whole before it is sent"
 
 
 @looped

@@ -232,6 +232,8 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
         "      [... more lines, above ...]",
         *break_lines(description, 80)[-2:],
     ]
+    person = reader({**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, screen=(80, 5))
+    assert len(person.told) == 5, "what fits is said once"
 
 
 @pytest.mark.parametrize("columns", [4, 20, 40, 80, 200])
@@ -277,11 +279,6 @@ def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> 
     assert last[0] == "The agent asks for permission: Run"
     assert last[1].startswith("    command: echo x x x") and last[-2].endswith("; rm -rf ~")
     assert any("more lines, above" in line for line in last)
-
-
-def test_what_fits_is_said_once() -> None:
-    person = reader({**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, screen=(80, 5))
-    assert len(person.told) == 5
 
 
 def test_paths_below_the_sessions_directory_are_shown_from_there_but_not_in_a_command() -> None:

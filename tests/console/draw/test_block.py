@@ -68,10 +68,6 @@ def drawn(text: str, width: int = 40, *, colours: bool = False) -> Emulated:
     return file
 
 
-def seen(text: str, width: int = 40) -> str:
-    return drawn(text, width).text
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -81,29 +77,42 @@ def seen(text: str, width: int = 40) -> str:
         ("> quoted\n> text", "│ quoted text"),
         ("a\n\n---\n\nb", f"a\n\n{'─' * 40}\n\nb"),
         ("```py\nif x:\n\ty()\n```", "  if x:\n      y()"),
+        ("```sh and hidden words\nls\n```", "  sh and hidden words\n  ls"),
         ("    indented", "  indented"),
         ("hard  \nbreak", "hard\nbreak"),
         ("one\n\n\n\ntwo", "one\n\ntwo"),
         ("", ""),
+        (
+            "| name | size |\n|:--|--:|\n| README.md | 1024 |\n| 日本語 | 7 |",
+            "name       size\n───────────────\nREADME.md  1024\n日本語        7",
+        ),
+        ("a \x1b[2J b \u202e c &#x202e; d", "a \\x1b[2J b \\u202e c \\u202e d"),
+        ("👩‍👧 x\u00a0y\u3000z", "👩👧 x y  z"),  # terminals disagree on the width of joined emoji
     ],
 )
 def test_markdown_is_laid_out(text: str, expected: str) -> None:
-    assert seen(text) == expected
+    assert drawn(text).text == expected
 
 
-def test_a_table_has_columns_as_wide_as_what_they_hold() -> None:
-    text = "| name | size |\n|:--|--:|\n| README.md | 1024 |\n| 日本語 | 7 |"
-    assert seen(text) == "name       size\n───────────────\nREADME.md  1024\n日本語        7"
-
-
-def test_the_cells_of_a_table_are_wrapped_where_it_is_too_wide() -> None:
-    text = "| key | meaning |\n|---|---|\n| a | several words that need room |"
-    assert seen(text, 20) == "key  meaning\n" + "─" * 20 + "\na    several words\n     that need room"
-
-
-def test_a_table_with_more_columns_than_fit_is_a_paragraph_a_row() -> None:
-    text = "|a|b|c|d|e|\n|-|-|-|-|-|\n|one|two|three|four|five|"
-    assert seen(text, 20) == "a | b | c | d | e\none | two | three |\nfour | five"
+@pytest.mark.parametrize(
+    ("width", "text", "expected"),
+    [
+        (10, "日本語の文章はここで折り返す", "日本語の文\n章はここで\n折り返す"),
+        (
+            20,
+            "| key | meaning |\n|---|---|\n| a | several words that need room |",
+            "key  meaning\n" + "─" * 20 + "\na    several words\n     that need room",
+        ),
+        (
+            20,
+            "|a|b|c|d|e|\n|-|-|-|-|-|\n|one|two|three|four|five|",
+            "a | b | c | d | e\none | two | three |\nfour | five",
+        ),
+    ],
+    ids=["wide characters", "cells", "more columns than fit"],
+)
+def test_where_there_is_little_room_it_is_wrapped(width: int, text: str, expected: str) -> None:
+    assert drawn(text, width).text == expected
 
 
 @pytest.mark.parametrize(
@@ -119,24 +128,16 @@ def test_a_table_with_more_columns_than_fit_is_a_paragraph_a_row() -> None:
     ],
 )
 def test_nothing_is_hidden_behind_what_is_shown(text: str, expected: str) -> None:
-    assert seen(text) == expected
-
-
-def written(text: str) -> str:
-    return drawn(text, 60, colours=True).getvalue()
+    assert drawn(text).text == expected
 
 
 def test_an_agents_text_cannot_drive_the_terminal_nor_reorder_what_is_read() -> None:
     """Only our own colours are escapes."""
     for hostile in HOSTILE:
-        left = re.sub(r"\x1b\[[0-9;]*m", "", written(f"before {hostile} after"))
+        left = re.sub(r"\x1b\[[0-9;]*m", "", drawn(f"before {hostile} after", 60, colours=True).getvalue())
         assert left.replace("\n", "").isprintable()
         assert "before" in left
         assert "after" in left
-
-
-def test_an_escape_is_seen_as_what_it_is() -> None:
-    assert seen("a \x1b[2J b \u202e c &#x202e; d") == "a \\x1b[2J b \\u202e c \\u202e d"
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.integers(1, 30))
@@ -151,20 +152,7 @@ def test_whatever_it_is_it_is_drawn_within_the_width_of_the_terminal(text: str, 
 def test_nothing_is_lost_in_deep_nesting() -> None:
     for mark in ["> ", "- ", "1. ", "[", "*a ", "**", "_a", "|", "![", "`", "<", "~~", "&#"]:
         for count in [15, 25, 1_300]:
-            assert "".join(seen(mark * count + "deep\n\nend", 100).split()).endswith("deepend")
-
-
-def test_what_a_code_block_says_about_itself_is_seen_unless_it_is_just_a_language() -> None:
-    assert seen("```sh\nls\n```") == "  ls"
-    assert seen("```sh and hidden words\nls\n```") == "  sh and hidden words\n  ls"
-
-
-def test_wide_characters_are_wrapped_where_the_terminal_ends() -> None:
-    assert seen("日本語の文章はここで折り返す", 10) == "日本語の文\n章はここで\n折り返す"
-
-
-def test_joined_emoji_are_shown_one_by_one_because_terminals_disagree_on_their_width() -> None:
-    assert seen("👩‍👧 x\u00a0y\u3000z") == "👩👧 x y  z"
+            assert "".join(drawn(mark * count + "deep\n\nend", 100).text.split()).endswith("deepend")
 
 
 def test_code_has_the_colours_of_its_language_and_none_without_colours() -> None:

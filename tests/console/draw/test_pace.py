@@ -50,9 +50,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_two_hundred_wakes_a_second_are_twelve_frames(clock: Clock) -> None:
-    frames: list[float] = []
-    pace = Pace(lambda: frames.append(clock.now))
+@pytest.fixture
+def frames() -> list[float]:
+    """When each was drawn."""
+    return []
+
+
+@pytest.fixture
+def pace(clock: Clock, frames: list[float]) -> Pace:
+    return Pace(lambda: frames.append(clock.now))
+
+
+def test_two_hundred_wakes_a_second_are_twelve_frames(clock: Clock, pace: Pace, frames: list[float]) -> None:
     for number in range(400):
         pace.wake()
         clock.until(100 + number / 200)
@@ -61,9 +70,7 @@ def test_two_hundred_wakes_a_second_are_twelve_frames(clock: Clock) -> None:
     assert min(later - earlier for earlier, later in pairwise(frames)) >= 1 / FRAMES - 1e-9
 
 
-def test_after_a_rest_the_next_frame_is_drawn_at_once(clock: Clock) -> None:
-    frames: list[float] = []
-    pace = Pace(lambda: frames.append(clock.now))
+def test_after_a_rest_the_next_frame_is_drawn_at_once(clock: Clock, pace: Pace, frames: list[float]) -> None:
     for now in (100.0, 105.0):
         clock.now = now
         pace.wake()
@@ -71,9 +78,7 @@ def test_after_a_rest_the_next_frame_is_drawn_at_once(clock: Clock) -> None:
     assert frames == [100.0, 105.0]
 
 
-def test_a_frame_that_is_due_can_be_forgotten(clock: Clock) -> None:
-    frames: list[float] = []
-    pace = Pace(lambda: frames.append(clock.now))
+def test_a_frame_that_is_due_can_be_forgotten(clock: Clock, pace: Pace, frames: list[float]) -> None:
     pace.wake()
     pace.rest()
     clock.until(101)

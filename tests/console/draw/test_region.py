@@ -19,21 +19,18 @@ def rows(*texts: str) -> Group:
     return Group(*(Text(text) for text in texts))
 
 
-def test_each_frame_replaces_the_one_before() -> None:
+def test_each_frame_replaces_the_one_before_and_what_is_printed_stands_above_and_stays() -> None:
+    """The cursor is hidden as long as there is one; what is printed later wraps as it did."""
     drawn = Drawn()
     drawn.region.show(rows("one", "two", "three"))
-    drawn.region.show(rows("four"))
-    assert drawn.file.text == "four"
-
-
-def test_what_is_printed_stands_above_and_stays() -> None:
-    drawn = Drawn()
-    drawn.region.show(rows("drawn"))
+    assert drawn.file.screen.cursor.hidden
     drawn.region.print(Text("printed"))
-    drawn.region.show(rows("drawn again"))
-    assert drawn.file.text == "printed\ndrawn again"
+    drawn.region.show(rows("four"))
+    assert drawn.file.text == "printed\nfour"
     drawn.region.close()
-    assert drawn.file.text == "printed"
+    assert (drawn.file.text, drawn.file.screen.cursor.hidden) == ("printed", False)
+    drawn.file.write("0123456789" * 2 + "abc\n")
+    assert drawn.file.text == "printed\n" + "0123456789" * 2 + "\nabc"
 
 
 def test_a_frame_is_one_write_however_much_is_printed_with_it() -> None:
@@ -58,14 +55,6 @@ def test_it_is_never_taller_than_the_screen() -> None:
     assert drawn.file.text == "above"
 
 
-def test_the_cursor_is_hidden_while_it_stands_and_there_again_afterwards() -> None:
-    drawn = Drawn()
-    drawn.region.show(rows("one"))
-    assert drawn.file.screen.cursor.hidden
-    drawn.region.close()
-    assert not drawn.file.screen.cursor.hidden
-
-
 def test_a_row_that_the_terminal_finds_wider_than_we_do_takes_one_line_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -77,14 +66,6 @@ def test_a_row_that_the_terminal_finds_wider_than_we_do_takes_one_line_all_the_s
         drawn.region.show(rows(text, "end"))
     drawn.region.close()
     assert drawn.file.screen.cursor.y == 1
-
-
-def test_what_is_printed_wraps_again() -> None:
-    drawn = Drawn(10)
-    drawn.region.show(rows("x"))
-    drawn.region.close()
-    drawn.file.write("0123456789abc\n")
-    assert drawn.file.text == "0123456789\nabc"
 
 
 def test_on_a_wider_terminal_nothing_is_left_behind() -> None:

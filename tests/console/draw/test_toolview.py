@@ -7,7 +7,7 @@ import pytest
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.events import FileEvent, TerminalEvent
 from tests.console.drawn import Screen
-from tests.console.updates import answered, chunk, end, tool, unasked, update
+from tests.console.updates import answered, cancelled, chunk, end, tool, unasked, update
 
 
 def text(value: str) -> dict[str, Any]:
@@ -92,6 +92,13 @@ STORIES: dict[str, tuple[list[Any], str]] = {
     "that it ran without a question is said after its end too": (
         [tool("1", "completed", title="rm x", kind="execute"), unasked(RM, "permissions.default: deny")],
         "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x",
+    ),
+    "a call that was under way is marked when the turn is cancelled (C-63)": (
+        [
+            tool("1", "in_progress", title="Build", kind="execute"),
+            cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0),
+        ],
+        "  – run Build · cancelled",
     ),
     "a command that was quicker than its call belongs to it": (
         [

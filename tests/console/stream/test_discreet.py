@@ -91,49 +91,39 @@ def test_with_no_secret_everything_passes_as_it_is() -> None:
     assert all(one is other for one, other in zip(shown.told, [*events, turn, error], strict=True))
 
 
-def test_the_id_of_a_session_is_redacted_too() -> None:
-    assert told(update("plan", session=f"s-{TOKEN}")).told[0].session_id == "s-***"
-
-
 def test_everything_else_that_is_told_is_redacted() -> None:
     quiet, shown = discreet(TOKEN)
     answer = {"agentInfo": {"name": TOKEN, "title": "t", "version": f"v{TOKEN}"}}
-    quiet.show(InitializedEvent(result=Raw(json.dumps(answer).encode())))
-    quiet.show(opened("s1", "n", "new", 0, Raw(json.dumps({"x": TOKEN}).encode())))
-    options = [{"optionId": "a", "name": TOKEN}]
-    quiet.show(answered(TOKEN, {"rawInput": TOKEN}, options, allowed=True, option_id="a", by="you"))
-    quiet.show(cancelled([{"title": TOKEN}], 3.0))
-    quiet.show(waiting(TOKEN, 3.0, 60.0))
-    quiet.show(note(f"a {TOKEN}"))
-    quiet.show(
-        ResultEvent(
-            stop_reason="end_turn", usage={TOKEN: 1}, denied=TOKEN, result=Raw(json.dumps({"m": TOKEN}).encode())
-        )
-    )
+    ended = {"usage": {TOKEN: 1}, "denied": TOKEN, "result": Raw(json.dumps({"m": TOKEN}).encode())}
+    quiet.update(update("plan", session=f"s-{TOKEN}"))
+    for event in (
+        InitializedEvent(result=Raw(json.dumps(answer).encode())),
+        opened("s1", "n", "new", 0, Raw(json.dumps({"x": TOKEN}).encode())),
+        answered(TOKEN, {"rawInput": TOKEN}, [{"name": TOKEN}], allowed=True, option_id="a", by="you"),
+        ResultEvent(stop_reason="end_turn", **ended),  # type: ignore[arg-type]
+        *(told_of(TOKEN)),
+    ):
+        quiet.show(event)
     quiet.pause()
     asyncio.run(quiet.drain())
-    negotiated, ready, permission, *others, ended, pause, drain = shown.told
+    plan, negotiated, ready, permission, result, *others = shown.told
+    assert plan.session_id == "s-***"
     assert json.loads(bytes(negotiated.result)) == {"agentInfo": {"name": "***", "title": "t", "version": "v***"}}
     assert bytes(ready.result) == b'{"x": "***"}'
-    assert (permission.title, permission.tool_call, permission.options) == (
-        "***",
-        {"rawInput": "***"},
-        [{"optionId": "a", "name": "***"}],
-    )
-    assert others == [cancelled([{"title": "***"}], 3.0), waiting("***", 3.0, 60.0), note("a ***")]
-    assert (ended.usage, ended.denied, bytes(ended.result)) == ({"***": 1}, "***", b'{"m": "***"}')
-    assert (pause, drain) == ("pause", "drain")
+    told = (permission.title, permission.tool_call, permission.options)
+    assert told == ("***", {"rawInput": "***"}, [{"name": "***"}])
+    assert (result.usage, result.denied, bytes(result.result)) == ({"***": 1}, "***", b'{"m": "***"}')
+    assert others == [*told_of("***"), "pause", "drain"]
 
 
-def test_what_is_told_of_servers_is_redacted() -> None:
-    quiet, shown = discreet(TOKEN)
-    quiet.show(Change(server="s", state="failed", exit=f"a {TOKEN}", reason=TOKEN, detail=("plain", f"x{TOKEN}")))
-    quiet.show(
-        standing([Standing(server="s", state="failed", reason=TOKEN), Standing(server="t", state="ready")], "turn")
-    )
-    assert shown.told == [
-        Change(server="s", state="failed", exit="a ***", reason="***", detail=("plain", "x***")),
-        standing([Standing(server="s", state="failed", reason="***"), Standing(server="t", state="ready")], "turn"),
+def told_of(text: str) -> list[AnyEvent]:
+    servers = [Standing(server="s", state="failed", reason=text), Standing(server="t", state="ready")]
+    return [
+        cancelled([{"title": text}], 3.0),
+        waiting(text, 3.0, 60.0),
+        note(f"a {text}"),
+        Change(server="s", state="failed", exit=f"a {text}", reason=text, detail=("plain", f"x{text}")),
+        standing(servers, "turn"),
     ]
 
 
