@@ -243,7 +243,7 @@ class Half:
             env[b"PATH"] = path
         if self.needs_home and not os.access(env.get(b"HOME", b""), os.W_OK):
             env[b"HOME"] = self._make_home()
-        return {**env, **self.env}
+        return {**env, b"PWD": self.cwd, **self.env}
 
     def _make_home(self) -> bytes:
         home = b"/tmp/home-" + os.urandom(4).hex().encode()

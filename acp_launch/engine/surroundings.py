@@ -20,7 +20,7 @@ from acp_launch.plan.model import InContainer, OverSsh, Place
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
-from acp_launch.process.spawn import Spawned
+from acp_launch.process.spawn import Spawned, is_asking
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget
 from acp_launch.session.events import Observer, TurnEnd
@@ -105,7 +105,7 @@ async def with_agent(
     async with attach(spawned, log=context.log) as child:
         with connected(child, context.trace) as transport:
             try:
-                stalled = partial(_find_slow_engine, context.plan.place, spawned)
+                stalled = partial(_find_wait, context.plan.place, spawned)
                 return await interrupts.watch(converse(context, transport, observer, story, interrupts, stalled))
             except BaseException as error:
                 failure = error
@@ -122,9 +122,11 @@ async def with_agent(
                 await stop(child, grace=grace, hurry=interrupts.hurry)
 
 
-def _find_slow_engine(where: Place | None, spawned: Spawned) -> LaunchError | None:
-    """Find that an agent is silent because the engine of its container is still at work."""
+def _find_wait(where: Place | None, spawned: Spawned) -> LaunchError | None:
+    """Find that an agent is silent because the engine of its container is still at work, or ssh waits for the user."""
     there = where.elsewhere if where else None
+    if isinstance(there, OverSsh) and is_asking():
+        return AgentError(f"ssh waits for an answer, to reach {there.host}", fix="answer in time, or ssh-add the key")
     if where is None or not isinstance(there, InContainer) or spawned.poll() is not None:
         return None
     if not spawned.awaits_container():

@@ -59,9 +59,11 @@ _SSH_OPTIONS: tuple[str, ...] = (
     "-o",
     "ExitOnForwardFailure=yes",
     "-o",
+    "ClearAllForwardings=no",
+    "-o",
     f"ServerAliveInterval={BEAT_SECONDS}",
     "-o",
-    f"ServerAliveCountMax={BEATS}",
+    f"ServerAliveCountMax={BEATS - 1}",  # ssh ends with the next beat
 )
 
 

@@ -653,6 +653,13 @@ class _Walk(Struct):
             self.machine.problems.append(about("--session", fault, SESSION_NAME_FIX))
         return override
 
+    def _command_there(self) -> Path:
+        """Return the agent's command in a container or on another machine, where it is looked for."""
+        machine, there = self.machine, self.machine.loaded.profile.runtime.ssh
+        text = machine.text(("agent", "command"), machine.loaded.profile.agent.command or "") or "?"
+        base = there.directory if there else machine.project
+        return Path(base, text) if text.startswith("./") else Path(text)
+
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
         machine, agent = self.machine, self.machine.loaded.profile.agent
@@ -662,7 +669,7 @@ class _Walk(Struct):
         reference = ""
         command: Path | None
         if machine.loaded.profile.runtime.is_elsewhere:
-            command, missing = Path(machine.text(("agent", "command"), agent.command or "") or "?"), ""
+            command, missing = self._command_there(), ""
         elif agent.registry is None:
             command = machine.command(("agent", "command"), agent.command or "", search=search)
             missing = machine.why_missing(("agent", "command"))

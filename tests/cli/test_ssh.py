@@ -126,11 +126,12 @@ def test_on_a_terminal_ssh_asks_and_nothing_keeps_the_answer(
     assert kept == []
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "term", "kill", "wrong"])
+@pytest.mark.parametrize("how", ["ctrl-c", "term", "kill", "wrong", "late"])
 def test_a_question_of_ssh_ends_with_its_launch(launch: Launcher, small: Callable[..., Path], how: str) -> None:
     small("asks")
     env = {**launch.env, "TERM": "dumb", **({MARK: "apart"} if how == "kill" else {})}
-    with on_terminal("run", "p", "1 + 1", cwd=launch.project, env=env) as terminal:
+    words = ["run", "p", "1 + 1", *(["--timeout", "initialize=1s"] if how == "late" else [])]
+    with on_terminal(*words, cwd=launch.project, env=env) as terminal:
         before = terminal.modes()
         for _ in range(3 if how == "wrong" else 1):
             terminal.until(ASKED)
@@ -138,10 +139,11 @@ def test_a_question_of_ssh_ends_with_its_launch(launch: Launcher, small: Callabl
             terminal.raw = b""
             if how in ("term", "kill"):
                 terminal.process.send_signal(signal.SIGTERM if how == "term" else signal.SIGKILL)
-            else:
+            elif how != "late":
                 terminal.types("no\n" if how == "wrong" else "\3")
-        assert terminal.ends() == {"ctrl-c": 130, "term": 143, "kill": -9, "wrong": 4}[how], terminal.text
+        assert terminal.ends() == {"ctrl-c": 130, "term": 143, "kill": -9, "wrong": 4, "late": 124}[how], terminal.text
         assert terminal.modes() == before
+        assert ("ssh waits for an answer, to reach build1" in terminal.text) == (how == "late")
         assert ("build1 accepts no key" in terminal.text) == (how == "wrong")
 
 

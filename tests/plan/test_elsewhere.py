@@ -177,11 +177,20 @@ def test_code_of_a_server_with_a_secret_cannot_be_written_from_the_container(pro
     assert "server.py, and this server runs it outside" in found and "server.py:ro to runtime.container.mounts" in found
 
 
+@pytest.mark.parametrize("command", ["codex", "bin/codex", "/opt/codex", "./codex"])
+def test_a_command_there_keeps_its_directory(project: Path, command: str) -> None:
+    agent = {"command": command}
+    inside, far = plan_of(contained(project, agent=agent)), plan_of(remote(project, agent=agent))
+    for plan, base in ((inside, project), (far, Path("/srv/shop"))):
+        assert plan.agent.command == (base / "codex" if command.startswith(".") else Path(command))
+
+
 def test_ssh_leads_to_the_directory_there(project: Path) -> None:
     resolved = remote(project)
     plan, where = plan_of(resolved), place_of(resolved)
     assert (plan.cwd, plan.directory, plan.location) == (project, Path("/srv/shop"), "build1:/srv/shop")
-    assert line(where, project).startswith("-T -o BatchMode=yes -o ExitOnForwardFailure=yes -o ServerAliveInterval=15")
+    options = "ExitOnForwardFailure=yes", "ClearAllForwardings=no", "ServerAliveInterval=15", "ServerAliveCountMax=2"
+    assert line(where, project).startswith(f"-T -o BatchMode=yes -o {' -o '.join(options)} -- ")
     *_, host, command = lead(where, project)
     assert host == "build1" and command.endswith(shlex.join(["python3", BOOT]))
     assert not shows(where, project) and not can_write(where, project)

@@ -163,11 +163,12 @@ def test_a_line_that_ends_before_the_agent_is_named_starts_nothing(start: Start,
 
 
 def test_the_agent_gets_its_variables_directory_and_a_session_of_its_own(start: Start, tmp_path: Path) -> None:
-    shown = 'echo "$A $B"; pwd; ps -o sid= -p $$ | tr -d " "; echo $$; echo said >&2'
+    own = 'tr "\\0" "\\n" < /proc/$$/environ | grep ^PWD'
+    shown = f'echo "$A $B"; {own}; ps -o sid= -p $$ | tr -d " "; echo $$; echo said >&2'
     line = start(["sh", "-c", shown], {"A": "é\udcff"}, cwd=str(tmp_path), own_env={**os.environ, "B": "b", "A": "a"})
     status, out, err = line.end()
     told, where, session, pid = out.splitlines()
-    assert (status, told, where, err) == (0, b"\xc3\xa9\xff b", bytes(tmp_path), b"said\n")
+    assert (status, told, where, err) == (0, b"\xc3\xa9\xff b", b"PWD=" + bytes(tmp_path), b"said\n")
     assert session == pid
 
 
