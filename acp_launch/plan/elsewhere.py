@@ -49,9 +49,9 @@ def contain(
         return plan, [origin.problem(error.message, error.fix or "")]
     survey = PlaceSurvey(plan, environ, real(program), written, origin, tuple(list_private(environ)), key=MOUNTS)
     only_read = [Named(each.text.removesuffix(":ro"), each.origin) for each in mounts if each.text.endswith(":ro")]
-    survey.problems += _refuse_sockets(survey, mounts)
     to_write = [each for each in mounts if not each.text.endswith(":ro")]
     survey.show_named(Wish(origin=origin, read=only_read, write=to_write))
+    survey.problems += _refuse_sockets(survey)
     survey.show(PROGRAMS, "read", "acp-launch")
     survey.show_git()
     survey.pin_given()
@@ -84,16 +84,33 @@ def _is_enforcing() -> bool:
         return False
 
 
-def _refuse_sockets(survey: PlaceSurvey, mounts: Sequence[Named]) -> Iterator[Problem]:
-    """Yield a problem for each mount that is a socket, or holds an engine's: it leads out of the container."""
-    for named in mounts:
-        path = survey.find_path(named.text.removesuffix(":ro"))
-        inner = next((path / name for name in _SOCKETS if (path / name).exists()), None)
-        if inner is None and path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-            inner = path
+def _refuse_sockets(survey: PlaceSurvey) -> Iterator[Problem]:
+    """Yield a problem for each path that is a socket, or holds an engine's: it leads out of the container."""
+    engines = [*map(real, _list_engines(survey))]
+    for origin, path in survey.named:
+        known = (each for each in engines if each.is_relative_to(real(path)))
+        inner = next(filter(_is_socket, (*(path / name for name in _SOCKETS), path, *known)), None)
         if inner is not None:
             what = f"{inner} is a socket of this machine: through an engine's the agent could do anything here"
-            yield named.origin.problem(what, f"remove it from {MOUNTS}")
+            yield origin.problem(what, f"remove it from {MOUNTS}, or work in a directory without it")
+
+
+def _list_engines(survey: PlaceSurvey) -> Iterator[Path]:
+    """Yield where the sockets of engines are, or would be."""
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        scheme, _, path = survey.environ.get(name, "").partition(":")
+        if scheme == "unix":
+            yield Path("/", path.lstrip("/"))
+    for run in ("/run", "/var/run", survey.environ.get("XDG_RUNTIME_DIR") or "/run"):
+        yield from (Path(run, name) for name in _SOCKETS)
+    yield from (survey.home / ".docker" / name / "docker.sock" for name in ("run", "desktop"))
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:  # it is not there, or not ours to see
+        return False
 
 
 def reach(plan: LaunchPlan, wish: Ssh, origin: Origin, environ: Mapping[str, str]) -> tuple[LaunchPlan, list[Problem]]:

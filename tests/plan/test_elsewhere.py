@@ -157,6 +157,42 @@ def test_a_socket_is_not_mounted(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({"DOCKER_HOST": "unix://{project}/a/b/own"}, "project"),
+        ({"CONTAINER_HOST": "unix:{tmp}/more/a/b/own"}, "more"),
+        ({"DOCKER_HOST": "unix://{tmp}/link/b/own"}, "project"),
+        ({"HOME": "{tmp}/home"}, "home/.docker"),
+    ],
+)
+def test_an_engine_s_socket_is_not_mounted_with_what_lies_above_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], shown: str
+) -> None:
+    """At any depth below a mount, the project, or an additional directory, whatever link leads to it."""
+    (tmp_path / "link").symlink_to(project / "a")
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(project=project, tmp=tmp_path))
+    path = tmp_path / shown / ("desktop/docker.sock" if "HOME" in variables else "a/b/own")
+    path.parent.mkdir(parents=True)
+    keys: Json = {"workspace": {"additional_directories": [str(path.parents[2])]}} if shown == "more" else {}
+    mounts = [] if shown in ("project", "more") else [f"{tmp_path / shown}:ro"]
+
+    def refused() -> list[str]:
+        return [each for each in said(contained(project, {"mounts": mounts}, **keys)) if "is a socket" in each]
+
+    path.touch()
+    assert refused() == []
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as engine:
+        monkeypatch.chdir(path.parent)  # a socket's path may be 107 bytes long
+        engine.bind(path.name)
+        (problem,) = refused()
+    assert f"{path} is a socket of this machine: through an engine's the agent could do anything here" in problem
+
+
+@pytest.mark.parametrize(
     ("path", "why"),
     [
         ("/nowhere", ".mounts[0]: /nowhere does not exist; create it, or remove it from runtime.container.mounts"),
