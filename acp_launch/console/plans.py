@@ -318,7 +318,7 @@ def _place_lines(where: Place, plan: LaunchPlan, verbose: bool) -> Iterator[str]
         yield f"  network    {shared if where.network == 'shared' else 'none'}"
     elif isinstance(where.elsewhere, InContainer):
         yield f"  network    {where.elsewhere.network}"
-    if verbose:
+    if verbose or where.elsewhere is not None:
         yield f"  starts as  {_place_argv(plan.agent, where)}"
 
 

@@ -290,8 +290,12 @@ def test_what_cannot_be_done_from_here_is_refused(project: Path, keys: Json, pat
 
 
 def test_the_plan_shows_where_the_agent_is(project: Path) -> None:
-    text = "\n".join(as_text(plan_of(contained(project, {"network": "none"})), verbose=True).splitlines())
-    assert f"container  {IMAGE}, by " in text and "network    none" in text and "starts as" in text
+    text = as_text(plan_of(contained(project, {"network": "none"})))
+    assert f"container  {IMAGE}, by " in text and "network    none" in text
+    for plan in (plan_of(contained(project)), plan_of(remote(project))):
+        command = plan_json(plan)["agent"]["place"]["command"]
+        assert plan.place is not None and command.startswith(f"{plan.place.program} ")
+        assert f"  starts as  {command}" in as_text(plan).splitlines()
     there = plan_json(plan_of(remote(project)))["agent"]["place"]["elsewhere"]
     assert there == {"type": "ssh", "host": "build1", "directory": "/srv/shop", "python": "python3"}
 
