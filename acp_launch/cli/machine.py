@@ -20,7 +20,7 @@ from acp_launch.console.logs import AGENT, LogPrinter, LogWatch, label
 from acp_launch.console.processes import SessionRow, Sessions, SharedRow, show_ended, show_families
 from acp_launch.console.stderr import DIM, YELLOW, tell
 from acp_launch.console.trace import TraceView, read
-from acp_launch.errors import UsageError
+from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process import logs as log_files
 from acp_launch.process.leftovers import LaunchTree, clear, launch_tree
@@ -101,12 +101,13 @@ def _sessions(families: Sequence[LaunchTree], state: "Path") -> Sessions:
     return found
 
 
-def reap(as_json: Json = False) -> None:
+def reap(as_json: Json = False) -> int:
     """Stop processes left behind by launches that crashed."""
     state = load_settings().state
     ended = clear(state)
     sweep(state)
     show_ended(ended, as_json=as_json)
+    return 0 if all(each.is_over for each in ended) else MachineError.exit_code
 
 
 def logs(

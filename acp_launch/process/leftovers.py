@@ -63,6 +63,11 @@ class ClearedLaunch(Struct, frozen=True):
     engine: str = ""
     containers: LaunchContainers = LaunchContainers()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it, for sure."""
+        return not self.survivors and self.containers.is_over
+
 
 def launch_state(launch: RecordedLaunch) -> LaunchState:
     if launch.boot != boot_id():

@@ -22,6 +22,7 @@ from tests.engines import KINDS, RealEngine, having
 from tests.patience import AS_USERS_WAIT, until
 from tests.process.engines import SmallEngine, small_engine
 from tests.process.liveness import liveness
+from tests.process.test_leftovers import written
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -302,6 +303,18 @@ def test_an_engine_that_goes_down_between_two_runs_is_told_as_one_that_is_down(
         assert small.calls()[-1:] == asked and read_all(launch.state) == []
     small.answers()
     assert launch("run", "p", "1 + 1").out == b"2\n"
+
+
+def test_reap_fails_while_an_engine_that_may_have_a_container_does(launch: Launcher, small: SmallEngine) -> None:
+    launch.state.mkdir(0o700)
+    written(launch.state, f"engine\t{small.program}")
+    small.answers("down")
+    for words in ((), ("--json",)):
+        failed = launch("reap", *words)
+        assert failed.code == 3 and b"cannot connect to the engine" in failed.out, failed
+    small.answers()
+    done = launch("reap")
+    assert (done.code, done.err, read_all(launch.state)) == (0, "nothing was left behind\n", [])
 
 
 def test_an_engine_that_maps_users_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.console.processes import show_ended, show_families
 from acp_launch.process.containers import LaunchContainers
@@ -79,6 +80,7 @@ def test_reap_says_what_it_has_removed_and_what_it_could_not(capfd: pytest.Captu
         "removed the container 0123456789ab, left behind by a run of p",
         f"after a run of p: {SAID}",
     ]
+    assert done.is_over and not replace(done, survivors=done.processes).is_over and not cleared(DOWN).is_over
     show_ended([done], as_json=True)
     (found,) = json.loads(capfd.readouterr().out)["ended"]
     assert found["containers"] == {"removed": [ID], "left": [], "problem": None}
