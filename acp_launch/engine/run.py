@@ -385,6 +385,8 @@ async def open_requested(
     asked, cwd = opening.params, plan.directory if plan.place else plan.cwd
     if asked is not None and plan.machine:  # it has no directory of the editor's machine
         others = {name: value for name, value in asked.items() if name != "additionalDirectories"}
+        if len(others) < len(asked):
+            connection.note(f"the agent works {plan.machine}, without the editor's additional directories")
         asked = {**others, "cwd": str(cwd)}
     theirs = acp.sequence((asked or {}).get("additionalDirectories"))
     directories = _directories(plan, agent, connection.observer, theirs)

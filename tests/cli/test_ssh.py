@@ -193,10 +193,11 @@ def test_each_session_of_an_editor_has_its_servers(launch: Launcher, small: Call
     small()
     with serving(launch, apart=True) as editor:
         editor.begin()
-        sessions = [editor.open(), editor.open()]
+        sessions = [editor.open(), editor.open(additionalDirectories=["/usr"])]
         for number, session in enumerate((*sessions, *sessions), 1):
             editor.prompt(session, ADD)
             assert editor.said().count("'text': '5'") == number, editor.told
+    assert "the agent works on build1, without the editor's additional directories" in editor.told
 
 
 def test_a_host_whose_agent_does_not_come_back_tells_the_cure_of_that(
