@@ -57,18 +57,16 @@ class Emulated(io.StringIO):
             skip = not skip and wcwidth(line[column].data[:1] or " ") == 2
 
 
+def terminal(columns: int, lines: int, colours: Any = None) -> tuple[Emulated, Console]:
+    """The emulated terminal, and what draws on it."""
+    file = Emulated(columns, lines)
+    more: dict[str, Any] = {"width": columns, "height": lines, "color_system": colours}
+    return file, Console(file=file, force_terminal=True, no_color=False, highlight=False, **more)
+
+
 class Screen:
     def __init__(self, columns: int = 60, lines: int = 20, *, colours: Any = None, **options: Any) -> None:
-        self.file = Emulated(columns, lines)
-        self.console = Console(
-            file=self.file,
-            force_terminal=True,
-            width=columns,
-            height=lines,
-            color_system=colours,
-            no_color=False,
-            highlight=False,
-        )
+        self.file, self.console = terminal(columns, lines, colours)
         self.told: list[str] = []  # the notices, which go to stderr
         self.seconds = 0.0
         options.setdefault("say", lambda text, style: self.told.append(text))

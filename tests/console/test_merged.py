@@ -68,6 +68,8 @@ workspace: {}  # work.yaml:5
 def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     holder = tmp_path / ".acp-launch"
     holder.mkdir()
+    (holder / "base.yaml").write_text(BASE)
+    (holder / "work.yaml").write_text(WORK)
     monkeypatch.chdir(holder)
     return holder
 
@@ -77,8 +79,6 @@ def found(file: Path) -> Found:
 
 
 def test_the_merged_profile_is_the_same_profile_and_extends_nothing(holder: Path) -> None:
-    (holder / "base.yaml").write_text(BASE)
-    (holder / "work.yaml").write_text(WORK)
     loaded = load(found(holder / "work.yaml"))
     assert as_yaml(loaded) == MERGED
     (holder / "same.yaml").write_text(MERGED)
@@ -87,8 +87,6 @@ def test_the_merged_profile_is_the_same_profile_and_extends_nothing(holder: Path
 
 
 def test_the_verb_prints_it_and_says_what_is_wrong_with_what_is_no_profile(holder: Path) -> None:
-    (holder / "base.yaml").write_text(BASE)
-    (holder / "work.yaml").write_text(WORK)
     (holder / "bad.yaml").write_text("extends: gone\n")
     command = [sys.executable, "-m", "acp_launch", "show", "--merged"]
     shown = subprocess.run([*command, "work"], capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -141,8 +139,6 @@ def same(one: Plain, other: Plain) -> bool:
 
 def test_rules_of_several_files_are_more_than_one_list(holder: Path) -> None:
     said = "# What the rules of one of these files deny stays denied, though a rule above it may allow it."
-    (holder / "base.yaml").write_text(BASE)
-    (holder / "work.yaml").write_text(WORK)
     assert said not in as_yaml(load(found(holder / "work.yaml")))
     (holder / "work.yaml").write_text(f"{WORK}permissions: {{rules: [{{deny: {{kind: edit}}}}]}}\n")
     assert f"{said}\nversion: 1" in as_yaml(load(found(holder / "work.yaml")))

@@ -36,9 +36,10 @@ mcp_servers:
 """
 
 
-def plan_of(root: Path, text: str, origin: Origin = "path", **environ: str) -> LaunchPlan:
+def plan_of(root: Path, text: str, origin: Origin = "path", cwd_override: Path | None = None, **env: str) -> LaunchPlan:
     (root / "p.yaml").write_text(text)
-    made = resolve(load(Found("p", root / "p.yaml", root, origin)), cwd=root, environ=environ)
+    loaded = load(Found("p", root / "p.yaml", root, origin))
+    made = resolve(loaded, cwd=root, environ=env, cwd_override=cwd_override)
     assert made.plan is not None and not made.problems
     return made.plan
 
@@ -297,12 +298,10 @@ def test_every_value_of_every_layer_has_its_file_and_line(tmp_path: Path) -> Non
 
 def test_a_directory_given_for_once_is_not_the_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "p.yaml").write_text('version: 1\nagent: {command: "${python}"}\nworkspace: {cwd: .}\n')
-    loaded = load(Found("p", tmp_path / "p.yaml", tmp_path, "path"))
-    made = resolve(loaded, cwd=tmp_path, environ={}, cwd_override=Path("sub"))
-    assert made.plan is not None
-    assert f"directory    {tmp_path / 'sub'}  --cwd" in as_text(made.plan).splitlines()
-    assert "workspace.cwd" not in plan_json(made.plan)["origins"]
+    text = 'version: 1\nagent: {command: "${python}"}\nworkspace: {cwd: .}\n'
+    plan = plan_of(tmp_path, text, cwd_override=Path("sub"))
+    assert f"directory    {tmp_path / 'sub'}  --cwd" in as_text(plan).splitlines()
+    assert "workspace.cwd" not in plan_json(plan)["origins"]
 
 
 REMOTE = """\
@@ -397,17 +396,19 @@ def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: 
     assert wiki["oauth"] == {**dict.fromkeys(docs["oauth"]), **usual}
 
 
+SHARED = """\
+version: 1
+agent: {command: "${python}"}
+mcp_servers:
+  here: {command: "${python}", share: user}
+  apart: {command: "${python}", share: user, cwd: "${project}", idle: 5m, env: {TOKEN: "${secret:t}"}}
+  session: {command: "${python}", share: user, roots: session, inherit_env: [LANG, AWS_*]}
+"""
+
+
 def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(
-        'version: 1\nagent: {command: "${python}"}\nmcp_servers:\n'
-        '  here: {command: "${python}", share: user}\n'
-        '  apart: {command: "${python}", share: user, cwd: "${project}", idle: 5m, env: {TOKEN: "${secret:t}"}}\n'
-        '  session: {command: "${python}", share: user, roots: session, inherit_env: [LANG, AWS_*]}\n'
-    )
-    environ = {"PATH": "/bin", "LANG": "C", "TERM": "xterm", "AWS_PROFILE": "dev"}
-    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ=environ)
-    assert made.plan is not None and not made.problems
-    lines = as_text(made.plan, verbose=True).replace(f"{tmp_path}/", "").splitlines()
+    plan = plan_of(tmp_path, SHARED, PATH="/bin", LANG="C", TERM="xterm", AWS_PROFILE="dev")
+    lines = as_text(plan, verbose=True).replace(f"{tmp_path}/", "").splitlines()
     same = "             the same are command, arguments, directory{}, protocol, restart, timeouts.start,"
     shared = [line for at, line in enumerate(lines) if "  shared  " in "".join(lines[max(0, at - 2) : at + 1])]
     assert shared == [
@@ -428,4 +429,4 @@ def test_a_plan_says_which_launches_share_a_process(tmp_path: Path) -> None:
         "idle       it ends 5m after the last launch has left it  p.yaml:5:71",
         "idle       it ends 2m after the last launch has left it",
     ]
-    assert [server["share"] for server in plan_json(made.plan)["mcp_servers"]] == ["user"] * 3
+    assert [server["share"] for server in plan_json(plan)["mcp_servers"]] == ["user"] * 3

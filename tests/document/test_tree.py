@@ -38,17 +38,14 @@ TEXT = "a: 1\nb:\n  c: [x, 'y z', \"q\"]\n  d: |\n    one\n    two\ne: &e {f: g}
         (("e", "f"), True, (7, 8)),
         (("h", "f"), False, (7, 11)),
         ((), False, (1, 1)),
+        # A path that is not there is at the parent that should hold it.
+        (("b", "x"), False, (2, 1)),
+        (("b", "c", 9, "y"), False, (3, 3)),
+        (("z",), False, (1, 1)),
     ],
 )
 def test_every_value_and_key_knows_its_place(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) -> None:
     assert spot(TEXT, *path, key=key) == place
-
-
-@pytest.mark.parametrize(("path", "place"), [(("b", "x"), (2, 1)), (("b", "c", 9, "y"), (3, 3)), (("z",), (1, 1))])
-def test_a_path_that_is_not_there_is_at_the_parent_that_should_hold_it(
-    path: tuple[str | int, ...], place: tuple[int, int]
-) -> None:
-    assert spot(TEXT, *path) == place
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from acp_launch.plan.installation import add_extra
 REQUIRES = ['distributed>=2024.12.1; extra == "dask"', "typer>=0.15"]
 
 
+UV = "uv tool install --with {extra}"
+
+
 class Installed:
     """A distribution that was installed from `origin` (PEP 610)."""
 
@@ -28,21 +31,16 @@ class Installed:
 @pytest.mark.parametrize(
     ("marker", "origin", "has_pip", "command"),
     [
-        ("", None, True, "{python} -m pip install 'distributed>=2024.12.1'"),
-        ("", None, False, "uv pip install --python {python} 'distributed>=2024.12.1'"),
-        ("pipx_metadata.json", None, True, "pipx inject acp 'distributed>=2024.12.1'"),
-        ("uv-receipt.toml", None, False, "uv tool install --with 'distributed>=2024.12.1' acp-launch"),
-        (
-            "uv-receipt.toml",
-            {"url": "file:///src/acp-launch", "dir_info": {}},
-            False,
-            "uv tool install --with 'distributed>=2024.12.1' file:///src/acp-launch",
-        ),
+        ("", None, True, "{python} -m pip install {extra}"),
+        ("", None, False, "uv pip install --python {python} {extra}"),
+        ("pipx_metadata.json", None, True, "pipx inject acp {extra}"),
+        ("uv-receipt.toml", None, False, f"{UV} acp-launch"),
+        ("uv-receipt.toml", {"url": "file:///src/acp-launch", "dir_info": {}}, False, f"{UV} file:///src/acp-launch"),
         (
             "uv-receipt.toml",
             {"url": "https://git.example/x", "vcs_info": {"vcs": "git"}},
             False,
-            "uv tool install --with 'distributed>=2024.12.1' git+https://git.example/x",
+            f"{UV} git+https://git.example/x",
         ),
     ],
 )
@@ -56,7 +54,7 @@ def test_an_extra_is_added_by_the_tool_that_installed_us(
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed(origin))
     monkeypatch.setattr(util, "find_spec", lambda name: object() if has_pip else None)
-    assert add_extra("dask") == command.format(python=sys.executable)
+    assert add_extra("dask") == command.format(python=sys.executable, extra="'distributed>=2024.12.1'")
 
 
 def test_this_installation_knows_what_its_extras_need() -> None:

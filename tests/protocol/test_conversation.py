@@ -77,21 +77,24 @@ def test_initialize_is_first_and_alone() -> None:
         client.initialize()
 
 
-@pytest.mark.parametrize("version", [0, 2, 99])
-def test_another_version_ends_it_and_both_are_named(version: int) -> None:
-    """C-17."""
-    client = Conversation()
-    client.initialize()
-    with pytest.raises(RemoteProtocolError) as caught:
-        client.negotiated(Raw(json.dumps({"protocolVersion": version}).encode()))
-    assert str(caught.value) == f"the agent speaks ACP version {version}, acp-launch speaks version 1"
+NAMELESS = "names no protocol version"
 
 
-@pytest.mark.parametrize("result", ["{}", "null", "[]", '{"protocolVersion":"1"}', '{"protocolVersion":true}'])
-def test_an_answer_without_a_version_is_the_agents_fault(result: str) -> None:
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        *(
+            (f'{{"protocolVersion":{version}}}', f"the agent speaks ACP version {version}, acp-launch speaks version 1")
+            for version in (0, 2, 99)
+        ),
+        *((result, NAMELESS) for result in ("{}", "null", "[]", '{"protocolVersion":"1"}', '{"protocolVersion":true}')),
+    ],
+)
+def test_another_version_ends_it_and_both_are_named(result: str, fault: str) -> None:
+    """C-17; an answer without a version is the agent's fault."""
     client = Conversation()
     client.initialize()
-    with pytest.raises(RemoteProtocolError, match="names no protocol version"):
+    with pytest.raises(RemoteProtocolError, match=fault):
         client.negotiated(Raw(result.encode()))
 
 
@@ -445,18 +448,14 @@ def test_the_end_of_an_elicitation_is_heard_and_nonsense_is_not() -> None:
         assert list(talk.hear({"method": "elicitation/complete", "params": params})) == []
 
 
-def test_only_an_advertised_login_of_the_agents_own_is_asked_for() -> None:
-    """C-23, C-24."""
+def test_only_an_advertised_login_of_the_agents_own_and_logout_are_asked_for() -> None:
+    """C-23, C-24, C-29."""
     talk = serving()
     assert talk.said(talk.client.authenticate("browser"))["params"] == {"methodId": "browser"}
     for wrong in ("tty", "nothing"):
         with pytest.raises(LocalProtocolError, match="does not advertise the login"):
             talk.client.authenticate(wrong)
-
-
-def test_an_agent_without_logout_is_not_asked_to_log_out() -> None:
-    """C-29."""
-    assert serving().client.logout().method == "logout"
+    assert talk.client.logout().method == "logout"
     with pytest.raises(LocalProtocolError, match="does not advertise logout"):
         Talk().client.logout()
 

@@ -64,13 +64,8 @@ def written(*entries: Json) -> bytes:
 
 
 def entry(id: str, version: str = "1.0.0", **distribution: Any) -> Json:
-    return {
-        "id": id,
-        "name": id.title(),
-        "version": version,
-        "description": f"About {id}",
-        "distribution": distribution,
-    }
+    about = {"name": id.title(), "description": f"About {id}"}
+    return {"id": id, "version": version, **about, "distribution": distribution}
 
 
 def binary(archive: str, content: bytes | None, cmd: str = "./bin/agent", **more: Any) -> Json:

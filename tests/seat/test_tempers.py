@@ -44,7 +44,7 @@ def test_a_line_longer_than_the_cap_costs_only_its_server(stage: Stage) -> None:
 
 def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(stage: Stage) -> None:
     """M-2, M-43."""
-    with stage.play("sampling", "elicitation", servers={"asker": stage.server("asker")}) as play:
+    with stage.play("sampling", "elicitation", servers={"asker": stage.server("polite")}) as play:
         agent = play.agent
         for id in ("a string", 7, "7", 12345678901234567890123456):
             answer = agent.call("asker", "ask", method=SAMPLING, id=id)

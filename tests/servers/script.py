@@ -14,16 +14,18 @@ import sys
 import threading
 from collections.abc import Callable
 
+from tests.agents import script as agent
+
 TYPE_CHECKING = False  # to import these takes a third of what such a program needs to start
 if TYPE_CHECKING:
     import socket
-    from typing import Any, NoReturn
+    from typing import Any
 
 Message = dict[str, "Any"]
 Answer = Callable[[Message], None]
 
+write, complain, hang, ignore = agent.write, agent.complain, agent.hang, agent.ignore
 _lines: "list[socket.socket]" = []
-_writing = threading.Lock()
 _answered = threading.Condition()
 _answers: dict[str, Message] = {}
 
@@ -52,19 +54,6 @@ def tell(text: str) -> None:
     """One line to the test."""
     for line in _lines:
         line.sendall(text.encode() + b"\n")
-
-
-def write(raw: bytes) -> None:
-    """Exactly these bytes to stdout."""
-    with _writing:
-        left = memoryview(raw)
-        while left:
-            left = left[os.write(1, left) :]
-
-
-def complain(text: str) -> None:
-    """One line on stderr."""
-    os.write(2, text.encode() + b"\n")
 
 
 def send(message: object) -> None:
@@ -131,17 +120,6 @@ def serve(answers: dict[str, Answer]) -> None:
         message, line = found
         if isinstance(message, dict):
             take(with_line(message, line), methods)
-
-
-def hang() -> "NoReturn":
-    """Never end by ourselves, without using the processor."""
-    while True:
-        signal.pause()
-
-
-def ignore(*signals: int) -> None:
-    for number in signals:
-        signal.signal(number, signal.SIG_IGN)
 
 
 def leave_behind(act: Callable[[], object]) -> None:

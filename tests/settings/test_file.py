@@ -2,6 +2,7 @@
 
 import grp
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -26,22 +27,10 @@ def complaints(file: Path) -> list[str]:
     return [str(problem) for problem in read(file)[1]]
 
 
-def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_file_that_its_owner_alone_can_write_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = grp.getgrgid(os.getegid())
     shared = grp.struct_group((ours.gr_name, ours.gr_passwd, ours.gr_gid, ["a-colleague"]))
     monkeypatch.setattr(grp, "getgrgid", lambda group: shared)
-
-
-def group_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pwd
-
-    user = pwd.struct_passwd(("me", "x", os.geteuid(), os.getegid(), "", "/", "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
-    monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group(("me", "x", group, [])))
-
-
-def test_only_a_file_that_its_owner_alone_can_write_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared_group(monkeypatch)
     for mode in (0o600, 0o400, 0o644):
         file.chmod(mode)
         assert read(file) == ("max_line: 8KiB", [])
@@ -54,7 +43,9 @@ def test_only_a_file_that_its_owner_alone_can_write_is_read(file: Path, monkeypa
 
 def test_the_private_group_of_the_user_may_write(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With such groups a umask of 002 is usual, and every file is made like this."""
-    group_of_one(monkeypatch)
+    user = pwd.struct_passwd(("me", "x", os.geteuid(), os.getegid(), "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
+    monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group(("me", "x", group, [])))
     file.chmod(0o664)
     file.parent.chmod(0o775)
     assert complaints(file) == []

@@ -1,6 +1,7 @@
 """A form as a person meets it (C-74): who asks, every field, a last look, and two ways to say no."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +44,9 @@ REGION = Field(
 )
 COUNT = Field(name="count", kind="integer", least=1, most=9, is_required=True)
 NICK = Field(name="nick", kind="text")
+x = partial(Field, name="x")
+SECRETS = ("password", "apiKey", "API key", "access_token", "clientSecret", "passphrase")
+WARNING = "Do not type a secret here: the agent sees it."
 
 
 def test_a_form_from_the_first_line_to_the_last() -> None:
@@ -112,14 +116,12 @@ def test_editing_asks_again_with_what_was_answered() -> None:
 @pytest.mark.parametrize(
     ("field", "shown", "sent"),
     [
-        (Field(name="x", kind="boolean", default=False), "no", False),
-        (Field(name="x", kind="number", default=1.5), "1.5", 1.5),
-        (Field(name="x", kind="text", default="-"), "-", "-"),
-        (Field(name="x", kind="text", default="two\nlines"), "two lines", "two\nlines"),
+        (x(kind="boolean", default=False), "no", False),
+        (x(kind="number", default=1.5), "1.5", 1.5),
+        (x(kind="text", default="-"), "-", "-"),
+        (x(kind="text", default="two\nlines"), "two lines", "two\nlines"),
         (
-            Field(
-                name="x", kind="choices", options=(FieldOption("a", "A, b"), FieldOption("b", "B")), default=["a", "b"]
-            ),
+            x(kind="choices", options=(FieldOption("a", "A, b"), FieldOption("b", "B")), default=["a", "b"]),
             "A, b, B",
             ["a", "b"],
         ),
@@ -134,16 +136,16 @@ def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: o
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
-        (Field(name="x", kind="text", is_required=True, least=2), "Text, at least 2 characters."),
+        (x(kind="text", is_required=True, least=2), "Text, at least 2 characters."),
         (
-            Field(name="x", kind="text", is_required=True, format="date", most=10),
+            x(kind="text", is_required=True, format="date", most=10),
             "A date, such as 2026-12-31, at most 10 characters.",
         ),
-        (Field(name="x", kind="text", is_required=True, pattern="^a"), "It must match ^a."),
-        (Field(name="x", kind="boolean", default=True), "Yes or no. Optional: - leaves it out."),
-        (Field(name="x", kind="number", is_required=True, most=0.5), "A number, at most 0.5."),
+        (x(kind="text", is_required=True, pattern="^a"), "It must match ^a."),
+        (x(kind="boolean", default=True), "Yes or no. Optional: - leaves it out."),
+        (x(kind="number", is_required=True, most=0.5), "A number, at most 0.5."),
         (
-            Field(name="x", kind="choices", options=(FieldOption("a", "A"),), is_required=True, least=1, most=2),
+            x(kind="choices", options=(FieldOption("a", "A"),), is_required=True, least=1, most=2),
             "Any of these, by number or name, with commas between, 1 to 2 of them.",
         ),
     ],
@@ -163,11 +165,17 @@ def test_a_form_without_fields_asks_for_consent() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])
-def test_a_field_that_looks_like_a_secret_is_warned_of_and_no_other(name: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "warnings"),
+    [
+        *(([name], [WARNING]) for name in SECRETS),
+        (["max_tokens", "keyboard", "passenger"], []),
+    ],
+)
+def test_a_field_that_looks_like_a_secret_is_warned_of_and_no_other(names: list[str], warnings: list[str]) -> None:
     person = Scripted(None, None)
-    filled(person, form(*(Field(name=each, kind="text") for each in (name, "max_tokens", "keyboard", "passenger"))))
-    assert person.of_tone("warning") == ["Do not type a secret here: the agent sees it."]
+    filled(person, form(*(Field(name=name, kind="text") for name in names)))
+    assert person.of_tone("warning") == warnings
 
 
 def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

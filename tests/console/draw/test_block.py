@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from acp_launch.console.draw.markdown import THEME, Block
-from tests.console.drawn import Emulated
+from tests.console.drawn import Emulated, terminal
 
 HOSTILE = [
     "\x1b]0;owned\x07",
@@ -60,11 +59,8 @@ PIECES = [
 
 
 def drawn(text: str, width: int = 40, *, colours: bool = False) -> Emulated:
-    file = Emulated(width, 40)
-    system: Literal["256"] | None = "256" if colours else None
-    Console(
-        file=file, force_terminal=True, width=width, height=40, color_system=system, no_color=False, highlight=False
-    ).print(Block(text))
+    file, console = terminal(width, 40, "256" if colours else None)
+    console.print(Block(text))
     return file
 
 

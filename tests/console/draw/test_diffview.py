@@ -1,15 +1,14 @@
 """Ring 2. A change of a file on a terminal."""
 
 import pytest
-from rich.console import Console
 
 from acp_launch.console.draw.tools import Diff
-from tests.console.drawn import Emulated
+from tests.console.drawn import Emulated, terminal
 
 
 def drawn(diff: Diff, width: int = 40) -> Emulated:
-    file = Emulated(width, 60)
-    Console(file=file, force_terminal=True, width=width, height=60, color_system="standard", no_color=False).print(diff)
+    file, console = terminal(width, 60, "standard")
+    console.print(diff)
     return file
 
 

@@ -5,13 +5,12 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from acp_launch.console.draw.live_region import Region
-from tests.console.drawn import Emulated
+from tests.console.drawn import Emulated, terminal
 
 
 class Drawn:
     def __init__(self, columns: int = 20, lines: int = 6) -> None:
-        self.file = Emulated(columns, lines)
-        self.console = Console(file=self.file, force_terminal=True, width=columns, height=lines, color_system=None)
+        self.file, self.console = terminal(columns, lines)
         self.region = Region(self.console)
 
 

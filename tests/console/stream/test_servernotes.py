@@ -1,6 +1,7 @@
 """Ring 2. What a person and a script are told about MCP servers."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from acp_launch.process.lifecycle import Change, Standing
 from tests.console.stream.test_plain import written
 from tests.console.updates import standing
 
-CRASH = Change(
-    server="github",
+docs, github = (partial(Change, server=name) for name in ("docs", "github"))
+CRASH = github(
     state="resting",
     pid=12,
     restarts=1,
@@ -25,38 +26,31 @@ CRASH = Change(
     retry=0.2,
     detail=("Traceback", "TypeError: \x1b[31mno"),
 )
-READY = Change(server="github", state="ready", pid=12, after=0.8123)
+READY = github(state="ready", pid=12, after=0.8123)
 
 
 DOWN = "could not be reached: connection refused"
-UP = Change(server="docs", state="ready", restarts=7, after=0.8712, is_remote=True)
+UP = docs(state="ready", restarts=7, after=0.8712, is_remote=True)
 TRIES = [
-    Change(
-        server="docs",
-        state="resting",
-        restarts=number,
-        exit=DOWN,
-        reason="check that it runs",
-        retry=0.2,
-        is_remote=True,
-    )
+    docs(state="resting", restarts=number, exit=DOWN, reason="check that it runs", retry=0.2, is_remote=True)
     for number in range(1, 8)
 ]
 BY_HAND = [
-    Change(server="github", state="resting", budget=5, exit="was restarted by the user", retry=0, by_hand=True),
-    Change(server="github", state="starting", pid=13, budget=5, by_hand=True),
-    Change(server="github", state="ready", pid=13, budget=5, after=0.8712, by_hand=True),
+    github(state="resting", budget=5, exit="was restarted by the user", retry=0, by_hand=True),
+    github(state="starting", pid=13, budget=5, by_hand=True),
+    github(state="ready", pid=13, budget=5, after=0.8712, by_hand=True),
 ]
+NINE = tuple(f"line {number}" for number in range(9))
 STORIES: dict[str, tuple[list[Change], str]] = {
-    "a start needs no words": ([Change(server="github", state="starting", pid=12), READY], ""),
+    "a start needs no words": ([github(state="starting", pid=12), READY], ""),
     "a crash tells how, its last words and when it comes back": (
-        [READY, CRASH, Change(server="github", state="ready", pid=13, restarts=1, after=0.8712)],
+        [READY, CRASH, github(state="ready", pid=13, restarts=1, after=0.8712)],
         "github exited with status 1; restarting in 0.2 s (restart 1 of 5)\n"
         "    TypeError: \\x1b[31mno\n"
         "github is ready again after 0.87 s\n",
     ),
     "a restart by hand is no failure": (
-        [Change(server="github", state="failed", restarts=5, exit="ended", detail=("old words",)), *BY_HAND],
+        [github(state="failed", restarts=5, exit="ended", detail=("old words",)), *BY_HAND],
         "github failed: ended\n    old words\ngithub was restarted\ngithub is ready again after 0.87 s\n",
     ),
     "a start fails before there is a process": (
@@ -64,49 +58,35 @@ STORIES: dict[str, tuple[list[Change], str]] = {
         "x is down: /bin/x could not be started: no such file; restarting in 1 s (restart 1)\n",
     ),
     "a failure tells why and its last five lines": (
-        [
-            Change(
-                server="github",
-                state="failed",
-                exit="exited with status 1",
-                reason="5 restarts are used up",
-                detail=tuple(f"line {number}" for number in range(9)),
-            )
-        ],
+        [github(state="failed", exit="exited with status 1", reason="5 restarts are used up", detail=NINE)],
         "github failed: exited with status 1; 5 restarts are used up\n"
         "    line 4\n    line 5\n    line 6\n    line 7\n    line 8\n",
     ),
     "a server is not required": (
-        [Change(server="docs", state="failed", required=False, exit="was killed by SIGKILL")],
+        [docs(state="failed", required=False, exit="was killed by SIGKILL")],
         "docs failed: was killed by SIGKILL (not required)\n",
     ),
     "a reason repeats how it ended": (
-        [Change(server="docs", state="failed", exit="exited", reason="exited in the handshake")],
+        [docs(state="failed", exit="exited", reason="exited in the handshake")],
         "docs failed: exited in the handshake\n",
     ),
     **{
         f"it ends by itself, {before}": (
-            [
-                Change(server="docs", state=before),
-                Change(server="docs", state="stopped", exit="exited", reason="never"),
-            ],
+            [docs(state=before), docs(state="stopped", exit="exited", reason="never")],
             "docs exited: exited; never\n",
         )
         for before in ("starting", "ready")
     },
     **{
         f"we end it, {before}": (
-            [Change(server="docs", state=before), Change(server="docs", state="stopped", exit="was killed by SIGTERM")],
+            [docs(state=before), docs(state="stopped", exit="was killed by SIGTERM")],
             "",
         )
         for before in ("declared", "stopping")
     },
     **{
         f"the error tells of it, {state}": (
-            [
-                Change(server="a", state="starting"),
-                Change(server="a", state=state, exit="exited", detail=("x",), ends_run=True),
-            ],
+            [docs(state="starting"), docs(state=state, exit="exited", detail=("x",), ends_run=True)],
             "",
         )
         for state in ("failed", "stopped")
@@ -120,7 +100,7 @@ STORIES: dict[str, tuple[list[Change], str]] = {
         f"docs is down: {DOWN}; check that it runs; trying again at most 2 times\n",
     ),
     "a session that a server has closed is told quietly": (
-        [READY, Change(server="docs", state="resting", exit="closed the session", retry=0.0, is_remote=True), READY],
+        [READY, docs(state="resting", exit="closed the session", retry=0.0, is_remote=True), READY],
         "docs closed the session; connecting again\n",
     ),
 }
@@ -227,7 +207,7 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
 def test_every_step_is_an_event(tmp_path: Path) -> None:
     def story(outlet: Outlet) -> Ndjson:
         events = Ndjson(outlet, clock=lambda: 0.25)
-        events.show(Change(server="github", state="starting", required=False, pid=12))
+        events.show(github(state="starting", required=False, pid=12))
         events.show(CRASH)
         ready = Standing(server="github", state="ready", after=0.5, tools=2, opened=True, restarts=1)
         events.show(standing([ready, Standing(server="docs", state="failed", reason="gone")], "opened"))
@@ -238,25 +218,20 @@ def test_every_step_is_an_event(tmp_path: Path) -> None:
     at = {"time": "1970-01-01T00:00:00.250Z"}
     nothing: dict[str, Any] = {"seconds": None, "exit": None, "reason": None, "retry": None, "detail": []}
     nothing |= {"budget": None, "byHand": False, "isRemote": False, "endsRun": False, "fault": ""}
-    github = {**at, "type": "server", "name": "github", "pid": 12}
-    assert starting == {**github, **nothing, "state": "starting", "required": False, "restarts": 0}
-    ended = {
-        "exit": "exited with status 1",
-        "retry": 0.2,
-        "budget": 5,
-        "detail": ["Traceback", "TypeError: \x1b[31mno"],
-    }
-    assert crash == {**github, **nothing, **ended, "state": "resting", "required": True, "restarts": 1, "seconds": 3.25}
-    github = {"name": "github", "state": "ready", "required": True, "opened": True, "unread": False}
-    docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "unread": False}
-    more = {"closed": False, "silent": False, "retry": None, "oldCode": False}
+    one = {**at, "type": "server", "name": "github", "pid": 12}
+    assert starting == {**one, **nothing, "state": "starting", "required": False, "restarts": 0}
+    ended = {"exit": "exited with status 1", "retry": 0.2, "budget": 5, "detail": list(CRASH.detail)}
+    assert crash == {**one, **nothing, **ended, "state": "resting", "required": True, "restarts": 1, "seconds": 3.25}
+    first = {"name": "github", "state": "ready", "opened": True}
+    second = {"name": "docs", "state": "failed", "opened": False}
+    more = {"required": True, "unread": False, "closed": False, "silent": False, "retry": None, "oldCode": False}
     assert servers == {
         **at,
         "type": "servers",
         "when": "opened",
         "servers": [
-            {**github, **more, "seconds": 0.5, "tools": 2, "restarts": 1, "reason": None},
-            {**docs, **more, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
+            {**first, **more, "seconds": 0.5, "tools": 2, "restarts": 1, "reason": None},
+            {**second, **more, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
         ],
     }
     assert after == {**at, "type": "servers", "when": "turn", "servers": []}
