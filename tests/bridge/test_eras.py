@@ -16,7 +16,6 @@ VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 ABLE: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
 HOWS = ["-32601", "-32602", "silence", "exit", "leave"]
-URI = "test://one"
 
 
 def server(temper: str, *arguments: str, cwd: Path, **keys: object) -> Server:
@@ -106,18 +105,3 @@ def test_input_that_a_legacy_agent_does_not_offer_fails_the_call(tmp_path: Path)
     with seated(server=server("newer", cwd=tmp_path)) as seats, opened(seats, able={}) as agent:
         assert "does not offer" in agent.call("greet")["error"]["message"]
         assert text(agent.call("where"))["roots"][0]["uri"] == tmp_path.as_uri()  # M-47: the session's
-
-
-def test_an_agent_cannot_subscribe_on_a_server_without_a_handshake_and_is_told_so(tmp_path: Path) -> None:
-    """M-15: nor is it offered."""
-    with seated(server=server("newer", cwd=tmp_path)) as seats, seats.open() as agent:
-        assert agent.initialize()["result"]["capabilities"] == {"tools": {}, "resources": {}, "logging": {}}
-        refused = agent.request("resources/subscribe", {"uri": URI})["error"]
-        assert refused["message"].endswith("speaks MCP 2026-07-28: resources/subscribe is not translated")
-
-
-def test_a_question_that_the_agent_refuses_is_the_answer_to_its_call(tmp_path: Path) -> None:
-    refusing = {"elicitation/create": lambda params: {"error": {"code": -1, "message": "rejected"}}}
-    with seated(server=server("newer", cwd=tmp_path)) as seats, seats.open(answers=refusing) as agent:
-        agent.initialize(capabilities=ABLE)
-        assert agent.call("greet")["error"] == {"code": -1, "message": "rejected"}

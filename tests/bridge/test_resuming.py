@@ -30,22 +30,9 @@ HELLO: Json = {
 }
 
 
-class Noted(Told):
-    """Remembers the notes, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-        self.noted = asyncio.Event()
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-        self.noted.set()
-
-
 @asynccontextmanager
-async def launched(only: ServerPlan = PLAN) -> AsyncIterator[tuple[RunningServers, Noted]]:
-    told = Noted()
+async def launched(only: ServerPlan = PLAN) -> AsyncIterator[tuple[RunningServers, Told]]:
+    told = Told()
     needs = ServerNeeds(secrets={}, directories=(), max_line=1 << 20, hurry=asyncio.Event())
     async with asyncio.timeout(60), running([only], needs, told) as inner:
         assert await inner.servers.up(only)

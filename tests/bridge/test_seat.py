@@ -594,28 +594,16 @@ def test_what_another_user_could_exchange_is_not_made_again(
         private.restore(made)
 
 
-def loosen(runtime: Path) -> None:
-    runtime.chmod(0o750)
-
-
-def loosen_ours(runtime: Path) -> None:
-    (runtime / "acp-launch").mkdir()
-    (runtime / "acp-launch").chmod(0o755)
-
-
-def link_ours(runtime: Path) -> None:
-    (runtime / "acp-launch").symlink_to("/tmp")
-
-
-def occupy_ours(runtime: Path) -> None:
-    (runtime / "acp-launch").write_text("")
-
-
-def remove(runtime: Path) -> None:
-    runtime.rmdir()
-
-
-@pytest.mark.parametrize("spoil", [loosen, loosen_ours, link_ours, occupy_ours, remove])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda runtime: runtime.chmod(0o750), id="it is open to others"),
+        pytest.param(lambda runtime: (runtime / "acp-launch").mkdir(0o755), id="ours is"),
+        pytest.param(lambda runtime: (runtime / "acp-launch").symlink_to("/tmp"), id="ours is a link"),
+        pytest.param(lambda runtime: (runtime / "acp-launch").write_text(""), id="ours is a file"),
+        pytest.param(lambda runtime: runtime.rmdir(), id="it is gone"),
+    ],
+)
 @bounded
 async def test_one_that_is_not_private_is_not_used(
     runtime: Path, a_place_of_its_own: Path, spoil: Callable[[Path], None]
@@ -640,21 +628,6 @@ def test_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
     with private.directory() as made:
         assert made.parent == a_place_of_its_own
-
-
-@bounded
-async def test_where_temporary_files_have_long_names_it_goes_to_tmp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = tmp_path / ("x" * 100)
-    long.mkdir()
-    monkeypatch.setenv("TMPDIR", str(long))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    long.chmod(0o700)
-    async with hall() as here:
-        assert here.at.path.parent.parent == Path("/tmp")
-        here.enter()
-        await here.shim()
 
 
 @pytest.mark.parametrize("excess", [0, 1])

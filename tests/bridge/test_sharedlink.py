@@ -60,20 +60,11 @@ class Client:
         self._writer.close()
 
 
-class Noted(Told):
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @looped
 async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiplexer, "MAX_HELD_BYTES", 1 << 20)
-        told = Noted()
+        told = Told()
         async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
             deaf, other = await Client(inner.servers).open(), await Client(inner.servers).open()
             deaf._writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -92,7 +83,7 @@ async def test_answers_that_are_too_much_for_a_slow_session_are_refused_with_the
     """One is delivered whatever its size; those behind it only as far as there is room."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiplexer, "MAX_HELD_BYTES", 1 << 20)
-        told = Noted()
+        told = Told()
         program = Value((str(SERVER.with_name("bigmouth.py")),), SHARED.args[0].origin)
         big = replace(SHARED, args=(*SHARED.args[:-1], program))
         async with asyncio.timeout(PATIENCE), running([big], needs(), told) as inner:
@@ -117,7 +108,7 @@ async def test_answers_that_are_too_much_for_a_slow_session_are_refused_with_the
 
 @looped
 async def test_a_session_that_is_alone_and_reads_late_gets_everything() -> None:
-    told = Noted()
+    told = Told()
     async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
         alone = await Client(inner.servers).open()
         echo = {"name": "echo", "arguments": {"text": "x" * 100_000}}
@@ -130,7 +121,7 @@ async def test_a_session_that_is_alone_and_reads_late_gets_everything() -> None:
 
 @looped
 async def test_answers_to_several_sessions_that_come_in_one_chunk_reach_each() -> None:
-    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Noted()) as inner:
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Told()) as inner:
         clients = [await Client(inner.servers).open() for _ in range(4)]
         for client in clients:
             assert await client.call("add", a=1, b=2) == "3"  # from now on most lines pass the quick way
@@ -145,7 +136,7 @@ async def test_answers_to_several_sessions_that_come_in_one_chunk_reach_each() -
 
 @looped
 async def test_the_process_outlives_its_sessions_and_a_new_one_finds_it() -> None:
-    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Noted()) as inner:
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Told()) as inner:
         pids = []
         for _ in range(3):
             client = await Client(inner.servers).open()

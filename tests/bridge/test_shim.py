@@ -203,6 +203,7 @@ def test_the_seat_hears_of_the_death_of_one_that_has_lent(bench: Bench, number: 
 
 
 def test_in_a_container_a_script_starts_it_and_nothing_is_added_to_its_directory(bench: Bench, tmp_path: Path) -> None:
+    """It copies at once, as it is told to: over ssh, too, its descriptors would be lost."""
     directory = tmp_path / "mounted"
     directory.mkdir()
     names = {STARTER, "shim.py", "copying.py"}
@@ -212,12 +213,6 @@ def test_in_a_container_a_script_starts_it_and_nothing_is_added_to_its_directory
     started = bench.start(more_env={"ACP_LAUNCH_SEAT_COPY": "1", "PATH": os.environ["PATH"]})
     hang_up(bench.let_in(), started)
     assert {path.name for path in directory.iterdir()} == names
-
-
-def test_it_copies_at_once_if_it_is_told_to(bench: Bench) -> None:
-    """Over ssh its descriptors would be lost."""
-    started = bench.start(lends=True, more_env={"ACP_LAUNCH_SEAT_COPY": "1"})
-    hang_up(bench.let_in(), started)
 
 
 def test_it_greets_and_copies_both_ways_until_the_seat_ends(bench: Bench) -> None:

@@ -177,28 +177,16 @@ def test_nobody_outlives(stage: Stage, victim: str, number: int) -> None:
         dies(everybody, number, victim)
 
 
-@pytest.mark.sample(0, 2)
-@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "agent", "polite", "stubborn", "shim polite"])
+BESIDE = ["lower guard", "upper guard", "polite", "shim polite", "agent", "stubborn", "daemon"]
+PAIRS = [(first, other) for other in BESIDE for first in ("launcher", "agent", "wrapper") if first != other]
+
+
+@pytest.mark.sample(0, 5)
+@pytest.mark.parametrize(("victim", "beside"), PAIRS)
 @with_each_signal
-def test_nobody_outlives_a_launcher_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
-    with cast(stage, *with_victim(beside)) as everybody:
-        dies(everybody, number, "launcher", beside)
-
-
-@pytest.mark.sample(0, 2)
-@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "polite", "daemon", "shim polite"])
-@with_each_signal
-def test_nobody_outlives_an_agent_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
-    with cast(stage, *with_victim(beside)) as everybody:
-        dies(everybody, number, "agent", beside)
-
-
-@pytest.mark.sample(0, 1)
-@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "agent", "polite", "shim polite"])
-@with_each_signal
-def test_nobody_outlives_an_agents_wrapper_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
-    with cast(stage, *FEW, wrapped=True) as everybody:
-        dies(everybody, number, "wrapper", beside)
+def test_nobody_outlives_two_that_are_killed_together(stage: Stage, victim: str, beside: str, number: int) -> None:
+    with cast(stage, *with_victim(beside), wrapped=victim == "wrapper") as everybody:
+        dies(everybody, number, victim, beside)
 
 
 @pytest.mark.parametrize(

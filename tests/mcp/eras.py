@@ -5,6 +5,7 @@ from typing import Any
 
 from acp_launch.mcp.adapter import EraAdapter
 from acp_launch.mcp.message import SERVER, ProtocolInfo
+from tests.bridge.talker import answer, ask, tell
 
 Json = dict[str, Any]
 VERSION = "2026-07-28"
@@ -21,18 +22,6 @@ OFFERS = {
 
 def line(message: Any) -> bytes:
     return json.dumps(message).encode()
-
-
-def ask(id: Any, method: str, **params: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-
-
-def tell(method: str, **params: Any) -> Json:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def answer(id: Any, result: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
 def refuse(id: Any, code: int, message: str = "no", **data: Any) -> Json:

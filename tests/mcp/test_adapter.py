@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from acp_launch.mcp import message as mcp
 from acp_launch.mcp.message import ProtocolInfo, pinned_era, suggests_stateless
+from tests.bridge.talker import answer, ask, tell
 from tests.mcp.eras import (
     ABLE,
     ABOUT,
@@ -19,11 +20,8 @@ from tests.mcp.eras import (
     VERSION,
     Eras,
     Json,
-    answer,
-    ask,
     line,
     refuse,
-    tell,
     upgraded,
 )
 

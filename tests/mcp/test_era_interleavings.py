@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from acp_launch.mcp.message import ProtocolInfo
 from tests import rawjson
+from tests.bridge.talker import answer, ask, tell
 from tests.mcp.eras import (
     DISCOVERED,
     INITIALIZE,
@@ -17,10 +18,7 @@ from tests.mcp.eras import (
     OFFERS,
     Eras,
     Json,
-    answer,
-    ask,
     refuse,
-    tell,
     upgraded,
 )
 
@@ -29,7 +27,6 @@ pytestmark = pytest.mark.whole
 CHOICE = st.integers(0, 5)
 WHATS = ["ask", "ask", "answer", "answer", "reply", "cancel"]
 STEPS = st.lists(st.tuples(st.sampled_from(WHATS), CHOICE))
-ASKED = ["tools/call", "tools/list", "resources/read", "ping", "x/y", "tools/call"]
 
 
 class Play:

@@ -643,4 +643,6 @@ def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
     wire = Wire(type="sse", headers={"Authorization": "Bearer Tok-1234567890"})
     wire.connection.begin_answer(wire.last.stream, 200, STREAM)
     wire.connection.receive_chunk(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
-    assert wire.ends[0].how == "wants its messages to be sent elsewhere, to https://***.example.com"
+    (end,) = wire.ends
+    assert (end.how, end.follows) == ("wants its messages to be sent elsewhere, to https://***.example.com", "never")
+    assert len(wire.sent) == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from html.parser import HTMLParser
 from typing import Any
@@ -76,24 +76,15 @@ async def waiting(**options: Any) -> AsyncIterator[Waiting]:
             await asyncio.wait({answer})
 
 
-def run(story: Callable[[Waiting], Coroutine[Any, Any, None]], **options: Any) -> None:
-    async def whole() -> None:
-        async with waiting(**options) as login:
-            await story(login)
-
-    asyncio.run(whole())
-
-
-def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
+    async with waiting() as login:
         status, page = await login.asked(f"/callback?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fauth.example")
         assert status == 200
         assert "Return to your terminal" in page
         assert "You can close this page." in page
         assert "c/1" not in page and "c%2F1" not in page, "the code stays out of the page"
         assert await login.answer == {"code": "c/1", "state": STATE, "iss": "https://auth.example"}
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -110,27 +101,24 @@ def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
         "/callback?" + "&".join(f"a{number}=b" for number in range(60)),
     ],
 )
-def test_any_other_request_gets_an_error_and_the_login_goes_on(target: str) -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_any_other_request_gets_an_error_and_the_login_goes_on(target: str) -> None:
+    async with waiting() as login:
         found, page = await login.asked(target)
         assert (found, "Not this login" in page) == (400, True)
         assert not login.answer.done()
         assert (await login.asked(f"/callback?code=right&state={STATE}"))[0] == 200
         assert (await login.answer)["code"] == "right"
 
-    run(story)
-
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "localhost:1", "127.0.0.1:1"])
-def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host: str) -> None:
+@looped
+async def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host: str) -> None:
     """DNS rebinding: the Host is not ours."""
-
-    async def story(login: Waiting) -> None:
+    async with waiting() as login:
         found, page = await login.asked(f"/callback?code=x&state={STATE}", host=host)
         assert (found, "Not this login" in page) == (400, True)
         assert not login.answer.done()
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -142,25 +130,24 @@ def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host
         b"GET  HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_not_a_request_is_answered_as_such(data: bytes) -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_what_is_not_a_request_is_answered_as_such(data: bytes) -> None:
+    async with waiting() as login:
         status, page = read(await login.sent(data))
         assert (status, "Not this login" in page) == (400, True)
         assert not login.answer.done()
 
-    run(story)
 
-
-def test_a_head_without_an_end_is_not_read_for_ever() -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_a_head_without_an_end_is_not_read_for_ever() -> None:
+    async with waiting() as login:
         assert await login.sent(b"GET /callback HTTP/1.1\r\nX: " + b"x" * (3 * MAX_HEAD_BYTES) + b"\r\n\r\n") == b""
         assert not login.answer.done()
 
-    run(story)
 
-
-def test_only_the_first_of_two_answers_counts() -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_only_the_first_of_two_answers_counts() -> None:
+    async with waiting() as login:
         target = f"/callback?code={{}}&state={STATE}"
         first, second = await asyncio.gather(login.asked(target.format("one")), login.asked(target.format("two")))
         assert sorted((first[0], second[0])) == [200, 400]
@@ -168,8 +155,6 @@ def test_only_the_first_of_two_answers_counts() -> None:
         assert (await login.answer)["code"] == kept
         status, page = await login.asked(target.format("three"))
         assert (status, "Not this login" in page) == (400, True)
-
-    run(story)
 
 
 class Texts(HTMLParser):
@@ -188,8 +173,9 @@ class Texts(HTMLParser):
         self.text += data
 
 
-def test_a_refusal_is_quoted_harmlessly() -> None:
-    async def story(login: Waiting) -> None:
+@looped
+async def test_a_refusal_is_quoted_harmlessly() -> None:
+    async with waiting() as login:
         hostile = "%3Cscript%3Ealert(1)%3C/script%3E%22%27%26%1b%5B31m%E2%80%AE" + "y" * 900
         query = f"error=access_denied&error_description={hostile}&state={STATE}"
         status, page = await login.asked(f"/callback?{query}")
@@ -200,8 +186,6 @@ def test_a_refusal_is_quoted_harmlessly() -> None:
         assert "\x1b" not in page and "\u202e" not in page
         assert "y" * 300 not in page
         assert (await login.answer)["error"] == "access_denied"
-
-    run(story)
 
 
 def test_the_page_needs_no_script_and_loads_nothing() -> None:
@@ -362,7 +346,8 @@ async def test_an_end_of_the_input_ends_the_wait() -> None:
             await browser.answer(ADDRESS, STATE)
 
 
-def test_the_browser_may_also_come_back_by_itself_while_an_address_could_be_pasted() -> None:
+@looped
+async def test_the_browser_may_also_come_back_by_itself_while_an_address_could_be_pasted() -> None:
     """A forwarded port leads it here; the question ends."""
     ended: list[bool] = []
 
@@ -373,9 +358,8 @@ def test_the_browser_may_also_come_back_by_itself_while_an_address_could_be_past
             ended.append(True)
         return ""
 
-    async def story(login: Waiting) -> None:
+    async with waiting(pasted=pasted) as login:
         assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
         assert await login.answer
 
-    run(story, pasted=pasted)
     assert ended == [True]

@@ -1,7 +1,5 @@
 """A server on the `mcp` package that uses all it has, of both eras. Run as a program, over stdio."""
 
-import os
-import signal
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -124,13 +122,6 @@ async def touch(context: Context) -> str:
     if URI in subscribed:
         await context.session.send_resource_updated(URI)
     return ", ".join(sorted(subscribed))
-
-
-@server.tool()
-def die() -> str:
-    """Be killed."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
 
 
 @server.tool()

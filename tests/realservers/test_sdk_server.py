@@ -18,6 +18,6 @@ def test_every_method_and_every_tool_is_the_same_through_the_seat(version: str, 
     assert messages[0]["result"]["protocolVersion"] == version
     called = {tool for tool, _ in sdk.CALLS} - {"no_such_tool"} | {"count", "wait", "grow", "touch"}
     offered = {tool["name"] for tool in messages[1]["result"]["tools"]}
-    assert offered == called | {"die"}
+    assert offered == called
     asked = {message["method"] for message in messages if "method" in message and "id" in message}
     assert asked == {"elicitation/create", "sampling/createMessage", "roots/list", "ping"}

@@ -116,17 +116,6 @@ async def test_messages_go_where_the_older_transport_says(endpoint: str) -> None
         assert {request["verb"] for request in server.requests} == {"GET", "POST"}
 
 
-@looped
-async def test_an_endpoint_of_another_origin_is_refused() -> None:
-    """M-32."""
-    with tempered(era="sse", endpoint="http://user:pw@other.example/messages?token=") as server:
-        async with connected(remote(server.url, type="sse")) as peer:
-            peer.ask("initialize", {})
-            end = await peer.ended()
-            assert end.how == "wants its messages to be sent elsewhere, to http://other.example"
-            assert end.follows == "never"
-
-
 @pytest.mark.parametrize("status", [None, 400, 404, 405])
 @looped
 async def test_a_server_of_the_older_transport_is_found_behind_type_http(status: int | None) -> None:

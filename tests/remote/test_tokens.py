@@ -18,10 +18,8 @@ from .peer import Peer, asked, connected, error, remote
 LOGIN = "acp-launch mcp login p docs"
 OLD, NEW, NEWEST = (f"canary-token-{name}-5b1f" for name in ("old", "new", "newest"))
 LOGGED_OUT = "is not logged in: the login has ended"
-ENDED = NoToken(LOGGED_OUT, LOGIN)
 METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
 SCOPES = 'Bearer error="insufficient_scope", scope="files:read files:write", error_description="more"'
-REFUSED = "answered 401 Unauthorized, even to a new token"
 
 
 class Hand:
@@ -244,15 +242,6 @@ class Late(Hand):
             return {}
         self.is_in = True
         return await super().headers()
-
-
-@looped
-async def test_the_token_goes_to_no_other_origin() -> None:
-    with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
-        async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
-            end = await peer.rejected()
-        assert end.how.startswith("redirects to http://127.0.0.1:")
-        assert (sent(server), other.requests) == ([f"Bearer {OLD}"], [])
 
 
 def test_what_repeats_the_token_is_shown_without_it() -> None:

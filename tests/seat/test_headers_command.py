@@ -12,8 +12,8 @@ import pytest
 from tests.cli.launcher import Launcher
 from tests.remote.children import Tempered, tempered
 from tests.remote.logins import STORE, log_in
-from tests.seat.stage import Stage
-from tests.seat.test_logins import _bytes, blind, sent
+from tests.seat.stage import Stage, told
+from tests.seat.test_logins import blind, sent
 
 Json = dict[str, Any]
 FAILED = 'the MCP server "web" has no headers from its command: mint '
@@ -85,8 +85,7 @@ def test_a_session_sends_what_the_command_prints_and_nothing_else_sees_it(stage:
         with stage.play(servers={"web": entry}) as play:
             assert play.agent.call("web", "add", a=1, b=2) == 3
             given = json.dumps(play.agent.do("entries")) + json.dumps(play.agent.do("environment"))
-            places = [*Path("/proc").glob("[0-9]*/environ"), *Path("/proc").glob("[0-9]*/cmdline")]
-            processes = [text for place in places if (text := _bytes(place))]
+            processes = [said for _, said in told()]
             done = play.end()
         assert done.code == 0, done.err
         assert sent(server) == {f"Bearer {token}"}

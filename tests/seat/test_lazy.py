@@ -55,21 +55,6 @@ def test_the_lists_of_another_version_of_its_program_are_not_shown(stage: Stage)
     assert len(stage.roll.heard("polite")) == 2
 
 
-def test_a_server_whose_tools_have_changed_says_so_once_it_is_started(stage: Stage, tmp_path: Path) -> None:
-    entry = stage.server("shifty", str(tmp_path / "starts"), start="lazy")
-    learn(stage, shifty=entry)
-    with stage.play(servers={"shifty": entry}) as play:
-        before = play.agent.tools("shifty")
-        assert play.agent.call("shifty", "add", a=1, b=2) == 3
-        play.agent.expect("shifty", "notifications/tools/list_changed")
-        assert sorted(play.agent.tools("shifty")) == sorted([*before, "tool-1"])
-        assert play.end().code == 0
-    with stage.play(servers={"shifty": entry}) as play:
-        assert "tool-1" in play.agent.tools("shifty")
-        assert play.end().code == 0
-    assert len(stage.roll.heard("shifty")) == 2
-
-
 @pytest.mark.promise("restart")
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("start", ["lazy", "eager"])

@@ -14,7 +14,7 @@ from tests.cli.launcher import Ended, Launcher
 from tests.oauth.endpoint import access, refresh, serving
 from tests.remote.children import Tempered, tempered
 from tests.remote.logins import log_in, sealed, stored
-from tests.seat.stage import Stage
+from tests.seat.stage import Stage, told
 
 Json = dict[str, Any]
 ACCESS, REFRESH = "canary-access-3f91ab77c0", "canary-refresh-8d2e44aa19"
@@ -58,21 +58,13 @@ def test_a_session_uses_the_login_and_nothing_else_sees_its_tokens(stage: Stage)
         with stage.play(servers={"web": remote(server)}) as play:
             assert play.agent.call("web", "add", a=1, b=2) == 3
             given = json.dumps(play.agent.do("entries")) + json.dumps(play.agent.do("environment"))
-            places = [*Path("/proc").glob("[0-9]*/environ"), *Path("/proc").glob("[0-9]*/cmdline")]
-            processes = [text for place in places if (text := _bytes(place))]
+            processes = [said for _, said in told()]
             done = play.end()
         assert done.code == 0, done.err
         assert sent(server) == {f"Bearer {access_token}"}
     assert not any(access_token.encode() in each or refresh_token.encode() in each for each in processes)
     assert access_token not in given
     blind(stage.launch, done, access_token, refresh_token)
-
-
-def _bytes(place: Path) -> bytes:
-    try:
-        return place.read_bytes()
-    except OSError:  # another user's, or it has ended
-        return b""
 
 
 def test_sessions_that_share_a_connection_have_one_login(stage: Stage) -> None:

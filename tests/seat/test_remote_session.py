@@ -11,15 +11,10 @@ import pytest
 from tests.cli.launcher import Launcher
 from tests.remote.children import Tempered, tempered
 from tests.seat.stage import Stage
-from tests.seat.test_restart_by_hand import played
+from tests.seat.test_logins import found
 
 Json = dict[str, Any]
 HEADER, VARIABLE = "canary-header-9f27c1aa", "canary-variable-77e01b3d"
-HELLO = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "again", "version": "1"},
-}
 QUICK = {"min_uptime": "1ms", "backoff": {"initial": "1ms", "max": "1ms"}}
 
 
@@ -46,12 +41,6 @@ def test_an_agent_that_takes_only_stdio_servers_has_a_remote_one(stage: Stage, e
     assert done.code == 0, done.err
     assert states(done.events) == ["starting", "ready"]
     assert all(event["pid"] is None for event in done.events if event["type"] == "server")
-
-
-def found(launch: Launcher, text: str) -> list[Path]:
-    """Every file with this text that acp-launch could have written."""
-    files = [file for root in (Path(launch.env["HOME"]), launch.project) for file in root.rglob("*") if file.is_file()]
-    return [file for file in files if text.encode() in file.read_bytes()]
 
 
 def test_what_is_sent_to_a_remote_server_is_found_nowhere_but_there(stage: Stage, tmp_path: Path) -> None:
@@ -181,25 +170,6 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher) -
         "acp_launch.bridge.http.server",
     }
     assert imported & heavy == set()
-
-
-def test_the_user_restarts_a_server_that_was_down_when_the_session_began(stage: Stage) -> None:
-    with tempered() as server:
-        server.kill()
-        entry = remote(server, required=False)
-        with played(stage, servers={"web": entry}) as (play, hand):
-            refused = play.agent.refused("web", "echo")
-            assert refused["message"].startswith('MCP server "web" failed: could not be reached')
-            assert str(server.port) not in json.dumps(refused)
-            server.again()
-            hand.restart("web")
-            play.agent.ask("web", "ping")
-            assert play.agent.ask("web", "initialize", **HELLO)["result"]["serverInfo"]
-            play.agent.do("notify", "web", "notifications/initialized")
-            assert play.agent.call("web", "add", a=1, b=2) == 3
-            done = play.end()
-    assert done.code == 0
-    assert states(done.events)[-4:] == ["failed", "resting", "starting", "ready"]
 
 
 @pytest.mark.parametrize(("bridge", "first"), [(True, ["echo", "add"]), (False, ["no", "tools"])])

@@ -12,10 +12,14 @@ LOST = -32010  # bridge/conversation.py
 LAST_WORDS = ["crasher: going down", "crasher: last words"]
 
 
-def states(done: Ended, server: str) -> list[str]:
-    """Those it went through until it was stopped with the run."""
+def steps(done: Ended, server: str) -> list[Json]:
+    """What it went through until it was stopped with the run."""
     events = [event for event in done.events if event["type"] == "server" and event["name"] == server]
-    return [event["state"] for event in events if event["state"] not in ("stopping", "stopped") or event["reason"]]
+    return [event for event in events if event["state"] not in ("stopping", "stopped") or event["reason"]]
+
+
+def states(done: Ended, server: str) -> list[str]:
+    return [step["state"] for step in steps(done, server)]
 
 
 def error(text: str, server: str, *stderr: str) -> Json:

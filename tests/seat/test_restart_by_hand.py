@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import Ended
 from tests.seat.roll import Voice
 from tests.seat.stage import Json, Play, Stage
+from tests.seat.test_restart import AT_ONCE, states, steps
 
 HAND = [sys.executable, "-P", str(Path(__file__).with_name("hand.py"))]
 LONG = {"backoff": {"initial": "60s", "max": "60s"}}  # a restart that no test waits for
-AT_ONCE = {"backoff": {"initial": "10ms"}}
-LOST = -32010  # bridge/conversation.py
 BY_HAND = "was restarted by the user"
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":77,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -40,16 +38,6 @@ class Hand:
 def played(stage: Stage, *options: str, servers: Json) -> Iterator[tuple[Play, Hand]]:
     with stage.play(*options, servers=servers, prefix=HAND) as play:
         yield play, Hand(stage.roll.hear("hand"))
-
-
-def steps(done: Ended, server: str) -> list[Json]:
-    """What it went through until it was stopped with the run."""
-    events = [event for event in done.events if event["type"] == "server" and event["name"] == server]
-    return [event for event in events if event["state"] not in ("stopping", "stopped") or event["reason"]]
-
-
-def states(done: Ended, server: str) -> list[str]:
-    return [step["state"] for step in steps(done, server)]
 
 
 @pytest.mark.parametrize("policy", ["on-failure", "never"])

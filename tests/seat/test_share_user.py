@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import HostNote, find_server_host
 from tests.cli.launcher import scripted_server, upgrade
 from tests.patience import until, until_ended
-from tests.seat.stage import Json, Play, Stage
+from tests.seat.stage import Json, Play, Stage, told
 from tests.seat.test_restart import AT_ONCE
 
 IDLE = "100ms"
@@ -169,14 +168,6 @@ def test_launches_with_the_same_secret_share_and_nothing_shows_it(stage: Stage) 
         assert secret.encode() not in file.read_bytes()
     for file in (each for each in stage.launch.state.parent.rglob("*") if each.is_file()):
         assert secret.encode() not in file.read_bytes()
-
-
-def told() -> Iterator[tuple[str, bytes]]:
-    """The words and variables of each process that we may read."""
-    for process in Path("/proc").glob("[0-9]*"):
-        for name in ("cmdline", "environ"):
-            with suppress(OSError):
-                yield process.name, (process / name).read_bytes()
 
 
 def test_a_profile_that_is_not_trusted_joins_nothing(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 The server of tests.soak, run with -I -S: one thread, which answers in order. What it does besides is asked of it.
 
 `initialize` and `ping` are answered; argv `crash` dies before it reads anything, `loud` complains of each line it
-reads, `mute` answers nothing besides, `eager` floods before it reads. Tools: `echo` {text}; `die`;
+reads, `eager` floods before it reads. Tools: `echo` {text}; `die`;
 `hold` {path} reads nothing until that fifo was written; `flood` {bytes, size, stuck} sends that much in numbered
 notifications of that size, and complains once when for `stuck` ms (half a second) nobody takes any; `shut` {descriptor}
 closes its stdin or stdout and lives on.
@@ -32,13 +32,11 @@ def main() -> None:
         os._exit(3)
     if "eager" in sys.argv:
         flood(EAGER, 4_000)
-    is_mute = "mute" in sys.argv
-    is_loud = is_mute or "loud" in sys.argv
+    is_loud = "loud" in sys.argv
     for line in sys.stdin.buffer:
         if is_loud:
             complain(f"heard {len(line)} bytes")
-        if not is_mute:
-            take(json.loads(line))
+        take(json.loads(line))
 
 
 def take(message: Json) -> None:
