@@ -75,12 +75,8 @@ def complaints(text: str) -> list[str]:
     return [str(problem) for problem in checked(text).problems]
 
 
-def with_server(server: str) -> str:
-    return f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  s: {server}\n"
-
-
-def with_login(oauth: str) -> str:
-    return with_server(f"{{type: http, url: https://x, oauth: {oauth}}}")
+def placed(place: str, entry: str) -> str:
+    return PLACES[place].replace("@", entry)
 
 
 def test_a_good_profile_becomes_typed_values() -> None:
@@ -125,14 +121,14 @@ def test_a_good_profile_becomes_typed_values() -> None:
     ("written", "read"), [("false", False), ("true", "launch"), ("launch", "launch"), ("user",) * 2]
 )
 def test_true_shares_within_a_launch(written: str, read: str | bool) -> None:
-    profile, problems = checked(with_server(f"{{command: x, share: {written}, start: lazy, idle: 10m}}"))
+    profile, problems = checked(placed("server", f"{{command: x, share: {written}, start: lazy, idle: 10m}}"))
     assert profile is not None and not problems
     assert profile.mcp_servers["s"].share == read
 
 
 def test_a_server_of_one_word_has_the_documented_defaults() -> None:
     """docs/profiles.md "Keys of a profile"."""
-    profile = checked(with_server("{command: x, timeouts: {call: null}}")).profile
+    profile = checked(placed("server", "{command: x, timeouts: {call: null}}")).profile
     assert profile is not None
     server = profile.mcp_servers["s"]
     assert isinstance(server, StdioServer)
@@ -171,33 +167,23 @@ version: 1
 f.yaml:1:1: agent: this key is required
     fix: add: agent: ...
 
-version: 1
-agent: {command: x}
-runtime: {confined: {state: [.claude]}}
+profile runtime: {confined: {state: [.claude]}}
 f.yaml:3:30: runtime.confined.state[0]: ".claude": state lies in your home, and this path begins at the project
     fix: write ~/.claude, or write: for a path of the project
 
-version: 1
-agent: {command: x}
-runtime: {confined: {read: ["~x"]}}
+profile runtime: {confined: {read: ["~x"]}}
 f.yaml:3:29: runtime.confined.read[0]: "~x" is not a path
     fix: write ~/NAME, or an absolute path
 
-version: 1
-agent: {command: x}
-runtime: {confined: {write: ["${secret:t}"]}}
+profile runtime: {confined: {write: ["${secret:t}"]}}
 f.yaml:3:30: runtime.confined.write[0]: a path cannot come from a secret
     fix: write it as text, or use ${env:NAME}
 
-version: 1
-agent: {command: x}
-runtime: {confined: {network: lan}}
+profile runtime: {confined: {network: lan}}
 f.yaml:3:31: runtime.confined.network: expected shared or none, found the text "lan"
     fix: write one of them: shared
 
-version: 1
-agent: {command: x}
-runtime: {confined: }
+profile runtime: {confined: }
 f.yaml:3:11: runtime.confined: confined has no value
     fix: write confined: true, or a mapping; false runs the agent as you
 
@@ -217,9 +203,7 @@ agent: {command: x}
 f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?
     fix: write version
 
-version: 1
-agent: {command: x}
-mcpServers: {}
+profile mcpServers: {}
 f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?
     fix: write mcp_servers
 
@@ -417,45 +401,31 @@ agent: {command: ' '}
 f.yaml:2:18: agent.command: the command is empty
     fix: write the program to start
 
-version: 1
-agent: {command: x}
-permissions: {default: alow}
+profile permissions: {default: alow}
 f.yaml:3:24: permissions.default: expected ask, allow or deny, found the text "alow"
     fix: write allow
 
-version: 1
-agent: {command: x}
-session: {name: "a\tb"}
+profile session: {name: "a\tb"}
 f.yaml:3:17: session.name: the session's name holds characters that cannot be printed
     fix: choose a printable name of 1 to 200 characters that begins with no dash
 
-version: 1
-agent: {command: x}
-session: {name: ''}
+profile session: {name: ''}
 f.yaml:3:17: session.name: the session's name is empty
     fix: choose a printable name of 1 to 200 characters that begins with no dash
 
-version: 1
-agent: {command: x}
-session: {name: -x}
+profile session: {name: -x}
 f.yaml:3:17: session.name: the session's name "-x" begins with "-" like an option
     fix: choose a printable name of 1 to 200 characters that begins with no dash
 
-version: 1
-agent: {command: x}
-session: {name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn}
+profile session: {name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn}
 f.yaml:3:17: session.name: the session's name has 201 characters; at most 200 are allowed
     fix: choose a printable name of 1 to 200 characters that begins with no dash
 
-version: 1
-agent: {command: x}
-mcp_servers: [a]
+profile mcp_servers: [a]
 f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list
     fix: write mcp_servers: {NAME: {command: a}}
 
-version: 1
-agent: {command: x}
-mcp_servers: {my server: {command: x}}
+profile mcp_servers: {my server: {command: x}}
 f.yaml:3:15: mcp_servers."my server": "my server" is not a server name
     fix: use letters, digits, _ . and - only
 
@@ -583,21 +553,15 @@ session config: {'': x}
 f.yaml:3:20: session.config."": the option's name is empty
     fix: write the id of a config option, or its category
 
-version: 1
-agent: {command: x}
-client: [fs, terminal]
+profile client: [fs, terminal]
 f.yaml:3:9: client: expected a mapping, found a list
     fix: write client: {fs: true, terminal: true}
 
-version: 1
-agent: {command: x}
-permissions: 5
+profile permissions: 5
 f.yaml:3:14: permissions: expected a mapping, found the number 5
     fix: write its keys below it: default, rules, inherit, unattended
 
-version: 1
-agent: {command: x}
-permissions: {rules: {allow: {kind: read}, deny: {kind: edit}}}
+profile permissions: {rules: {allow: {kind: read}, deny: {kind: edit}}}
 f.yaml:3:22: permissions.rules: expected a list, found a mapping
     fix: write rules: [{allow: {kind: read}}, {deny: {kind: edit}}]
 
@@ -644,13 +608,12 @@ agent: my-agent --acp
 f.yaml:2:8: agent: expected a mapping, found the text "my-agent --acp"
     fix: write agent: {command: my-agent, args: [--acp]}
 
-version: 1
-agent: {command: x}
-runtime: confine
+profile runtime: confine
 f.yaml:3:10: runtime.confine: unknown key "confine"; did you mean "confined"?
     fix: write confined
 """  # noqa: E501
 PLACES = {
+    "profile": "version: 1\nagent: {command: x}\n@\n",
     "session": "version: 1\nagent: {command: x}\nsession: {@}\n",
     "client": "version: 1\nagent: {command: x}\nclient: {@}\n",
     "server": "version: 1\nagent: {command: x}\nmcp_servers:\n  s: @\n",
@@ -664,7 +627,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
     for paragraph in FAULTS.strip().split("\n\n"):
         written, message, fix = paragraph.rsplit("\n", 2)
         place, _, entry = written.partition(" ")
-        text = PLACES[place].replace("@", entry) if place in PLACES else written
+        text = placed(place, entry) if place in PLACES else written
         assert complaints(text) == [f"{message}\n{fix}"], written
         assert checked(text).profile is None
 
@@ -684,7 +647,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
 )
 def test_a_misspelt_key_or_that_of_another_tool_is_told_as_ours(written: str, wanted: str) -> None:
     kind = "type: http" if wanted == "url" else "command: x"
-    (told, *_) = [each for each in complaints(with_server(f"{{{kind}, {written}: y}}")) if written in each]
+    (told, *_) = [each for each in complaints(placed("server", f"{{{kind}, {written}: y}}")) if written in each]
     assert told.endswith(f'unknown key "{written}"; did you mean "{wanted}"?\n    fix: write {wanted}')
     assert f"mcp_servers.s.{written}: " in told
 
@@ -825,7 +788,9 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
 
 
 def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
-    found = checked(with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}"))
+    found = checked(
+        placed("server", "{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}")
+    )
     assert found.profile is not None
     assert [(problem.column, problem.severity, problem.message, problem.fix) for problem in found.problems] == [
         (
@@ -877,16 +842,12 @@ def test_nothing_is_served_and_nothing_is_ruled_unless_it_is_said() -> None:
     assert (profile.session.mode, profile.session.config) == (None, {})
 
 
-def with_rule(rule: str) -> str:
-    return f"version: 1\nagent: {{command: x}}\npermissions:\n  rules:\n    - {rule}\n"
-
-
 @pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])
 def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning_unless_more_is_said(kind: str) -> None:
     """docs/agents.md "What published agents do differently"."""
     for rule in (f"{{allow: {{kind: '{kind}', tool: WebFetch}}}}", f"{{deny: {{kind: '{kind}'}}}}"):
-        assert not complaints(with_rule(rule))
-    found = checked(with_rule(f"{{allow: {{kind: [read, '{kind}']}}}}"))
+        assert not complaints(placed("rule", rule))
+    found = checked(placed("rule", f"{{allow: {{kind: [read, '{kind}']}}}}"))
     assert found.profile is not None
     hidden = "switch_mode" if kind == "[f-t]*" else kind
     assert [str(problem) for problem in found.problems] == [
@@ -946,7 +907,7 @@ def test_a_header_that_belongs_to_the_connection_is_refused() -> None:
     """RFC 9110 7.6 and 8.6, MCP "Streamable HTTP": each request has its own."""
     names = "Host content-length Transfer-Encoding Connection Mcp-Session-Id MCP-Protocol-Version Last-Event-ID"
     for name in names.split():
-        (problem,) = complaints(with_server(f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
+        (problem,) = complaints(placed("server", f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
         said = f'headers.{name}: the connection itself sets "{name}", for each request\n    fix: remove it'
         assert problem == f"f.yaml:4:45: mcp_servers.s.{said}"
 
@@ -965,7 +926,7 @@ def test_a_header_that_belongs_to_the_connection_is_refused() -> None:
     ],
 )
 def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, told: str) -> None:
-    found = complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}"))
+    found = complaints(placed("server", f"{{type: http, url: '{url}', headers: {headers}}}"))
     clear = (
         f"f.yaml:4:24: mcp_servers.s.url: {told} would be sent unencrypted: the url is http, and its host is not this "
         "machine\n    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it anyway"
@@ -1080,7 +1041,7 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
     ],
 )
 def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None:
-    found = checked(with_login(written))
+    found = checked(placed("login", written))
     assert found.profile is not None and not found.problems
     server = found.profile.mcp_servers["s"]
     assert isinstance(server, HttpServer) and server.oauth == oauth
@@ -1088,7 +1049,7 @@ def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None
 
 @pytest.mark.parametrize(("spelling", "header"), [("exact", "X-Env-API_KEY"), ("dashes", "X-Env-API-KEY"), ("off", "")])
 def test_the_headers_of_a_remote_servers_variables_are_spelled_as_the_profile_says(spelling: str, header: str) -> None:
-    text = with_server(f"{{type: http, url: https://x.example/, env: {{API_KEY: a}}, env_headers: {spelling}}}")
+    text = placed("server", f"{{type: http, url: https://x.example/, env: {{API_KEY: a}}, env_headers: {spelling}}}")
     assert complaints(text) == []
     profile = checked(text).profile
     assert profile is not None
@@ -1099,5 +1060,5 @@ def test_the_headers_of_a_remote_servers_variables_are_spelled_as_the_profile_sa
 
 def test_variables_that_are_not_sent_may_be_those_of_a_server_without_tls() -> None:
     entry = "{type: http, url: http://x.example/, env: {KEY: a}, env_headers: "
-    assert len(complaints(with_server(entry + "exact}"))) == 1
-    assert complaints(with_server(entry + "off}")) == []
+    assert len(complaints(placed("server", entry + "exact}"))) == 1
+    assert complaints(placed("server", entry + "off}")) == []
