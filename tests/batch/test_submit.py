@@ -196,15 +196,13 @@ def test_a_rate_limit_pauses_its_account_until_it_resets(tmp_path: Path, capsys:
     }
 
 
-def test_a_rate_limit_without_a_time_pauses_by_backoff_and_ends_after_its_attempts(tmp_path: Path) -> None:
-    run = Run(tmp_path, ["1.x"], {"1.x": [(10, "rate_limited", {})]}, retry=RETRY)
+@pytest.mark.parametrize("resets", [{}, {"resets": NOW - 5}])
+def test_a_rate_limit_without_a_time_to_come_pauses_by_backoff_and_ends_after_its_attempts(
+    tmp_path: Path, resets: dict[str, float]
+) -> None:
+    run = Run(tmp_path, ["1.x"], {"1.x": [(10, "rate_limited", resets)]}, retry=RETRY)
     assert run.starts() == [(0, "1.x", 1), (40, "1.x", 2), (110, "1.x", 3)]
     assert run.code == 9
-
-
-def test_a_reset_that_is_over_is_no_reason_to_hurry(tmp_path: Path) -> None:
-    run = Run(tmp_path, ["1.x"], {"1.x": [(10, "rate_limited", {"resets": NOW - 5}), (1, "passed", {})]}, retry=RETRY)
-    assert run.starts() == [(0, "1.x", 1), (40, "1.x", 2)]
 
 
 def test_without_retry_a_rate_limit_still_pauses_its_account(tmp_path: Path) -> None:

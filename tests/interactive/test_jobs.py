@@ -58,24 +58,15 @@ def test_ctrl_z_stops_and_fg_draws_it_anew(tmp_path: Path) -> None:
         assert terminal.ends() == 0
 
 
-def test_a_stop_by_a_signal_is_like_the_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "is_cooked"), [(signal.SIGTSTP, True), (signal.SIGSTOP, False)])
+def test_after_a_stop_by_a_signal_the_terminal_is_taken_again(tmp_path: Path, number: int, is_cooked: bool) -> None:
+    """SIGSTOP is unannounced: the shell has changed the mode of the terminal, and written on it."""
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
         terminal.types("my draft", until="❯ my draft")
-        os.kill(job(terminal), signal.SIGTSTP)
+        os.kill(job(terminal), number)
         stopped(terminal)
-        assert "cooked: True" in terminal.shown
-        goes_on(terminal)
-
-
-def test_after_an_unannounced_stop_the_terminal_is_taken_again(tmp_path: Path) -> None:
-    """SIGSTOP: the shell has changed the mode of the terminal, and written on it."""
-    with on_screen(*shell(tmp_path / "history")) as terminal:
-        terminal.until(STATUS)
-        terminal.types("my draft", until="❯ my draft")
-        os.kill(job(terminal), signal.SIGSTOP)
-        stopped(terminal)
-        assert "cooked: False" in terminal.shown
+        assert f"cooked: {is_cooked}" in terminal.shown
         goes_on(terminal)
 
 

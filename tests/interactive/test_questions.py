@@ -15,21 +15,6 @@ def ask(terminal: Terminal) -> None:
     terminal.types(f"choose{ENTER}", until=OPEN)
 
 
-def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
-    ask(terminal)
-    *shown, status = terminal.shown.splitlines()
-    assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
-    assert status.startswith("● waiting for you")
-    terminal.types("A", until="chosen a")
-    assert terminal.shown.splitlines() == [
-        "",
-        "▐ It wants to remove x",
-        "▐ Allow it? Allow always",
-        "chosen a",
-        *framed(),
-    ]
-
-
 def test_enter_answers_nothing_and_says_which_keys_do(terminal: Terminal) -> None:
     ask(terminal)
     terminal.types(ENTER)
@@ -75,32 +60,24 @@ def test_a_user_who_is_typing_when_a_question_comes_goes_on_typing(terminal: Ter
     terminal.types(ENTER, until="submitted 1 lines 10 characters: and anyway")
 
 
-def test_several_keys_in_one_piece_are_typed_text_and_no_answer(terminal: Terminal) -> None:
+def test_several_keys_in_one_piece_and_a_paste_are_typed_text_and_no_answer(terminal: Terminal) -> None:
     """As they come from a paste, and from somebody who typed while we were busy."""
     ask(terminal)
     terminal.types("yes", until="❯ yes")
+    terminal.until(OPEN)
+    terminal.pastes("y")
+    terminal.until("❯ yesy")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
     terminal.types("n", until="chosen n")
 
 
-def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
+@pytest.mark.parametrize(("key", "said"), [(CTRL_C, "chosen None"), (CTRL_D, "Left")])
+def test_a_question_is_dismissed_and_ctrl_d_leaves_as_it_does_elsewhere(
+    terminal: Terminal, key: str, said: str
+) -> None:
     ask(terminal)
-    terminal.pastes("y")
-    terminal.until("❯ y")
-    terminal.until(OPEN)
-    terminal.types("n", until="chosen n")
-
-
-def test_ctrl_d_in_a_question_leaves_as_it_does_elsewhere(terminal: Terminal) -> None:
-    ask(terminal)
-    terminal.types(CTRL_D, until="Left")
-
-
-@pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
-def test_a_question_is_dismissed(terminal: Terminal, key: str) -> None:
-    ask(terminal)
-    terminal.types(key, until="chosen None")
+    terminal.types(key, until=said)
     assert "Interrupted" not in terminal.shown
 
 
@@ -122,20 +99,20 @@ def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, c
         terminal.until_it(lambda: "chosen y" in terminal.all, "the answer")
 
 
-def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
+def test_a_question_stands_above_the_prompt_and_nothing_moves_until_one_key_answers_it(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}", until=OPEN)
     *shown, status = terminal.shown.splitlines()
     assert shown == ["", "▐ It wants to remove x", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
     assert status.startswith("● waiting for you")
-    terminal.types("y", until="chosen y")
+    terminal.types("A", until="chosen a")
     terminal.until("row 1")
     assert terminal.shown.splitlines() == [
         "",
         "▐ It wants to remove x",
-        "▐ Allow it? Allow once",
+        "▐ Allow it? Allow always",
         "said meanwhile",
-        "chosen y",
+        "chosen a",
         *("row 0", "row 1", *framed()),
     ]
 

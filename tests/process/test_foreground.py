@@ -65,11 +65,11 @@ def well(how: str) -> dict[str, Any]:
 
 @pytest.mark.promise("terminal")
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("word", "status"), [("please", 0), ("no", 3)])
+@pytest.mark.parametrize(("word", "status"), [("please", 0), ("no", 3), (f"{CTRL_Z}please", 0)])
 def test_it_talks_with_the_person_in_the_foreground_and_its_status_is_known(
     tmp_path: Path, alive: Liveness, word: str, status: int
 ) -> None:
-    """C-27."""
+    """C-27. Without a shell to return to, Ctrl-Z changes nothing."""
     with on_pty(*lender(tmp_path, program("in_front", "ask")), alive=alive) as terminal:
         terminal.until("in front: True; terminals: [True, True, True]\nword: ")
         terminal.types(f"{word}\n")
@@ -153,13 +153,6 @@ def test_the_guard_and_ps_know_it_and_it_does_not_outlive_us(tmp_path: Path, ali
         with gone(upper.pid):
             terminal.process.kill()
         alive.assert_all_dead()
-
-
-def test_without_a_shell_to_return_to_ctrl_z_changes_nothing(tmp_path: Path, alive: Liveness) -> None:
-    with on_pty(*lender(tmp_path, program("in_front", "ask")), alive=alive) as terminal:
-        terminal.until("word: ")
-        terminal.types(f"{CTRL_Z}please\n")
-        assert verdict(terminal) == well("exited with status 0")
 
 
 def test_under_a_shell_ctrl_z_suspends_both_and_fg_continues_both(tmp_path: Path, alive: Liveness) -> None:

@@ -36,6 +36,7 @@ PYTHON = [sys.executable, "-I", "-S", str(BRIDGE / "half.py")]
 PIPE_BYTES = 65536
 GRACE = 0.1  # seconds, where the agent is deaf
 MUCH = 50_000_000  # bytes
+LONG = PATIENCE * 10  # seconds of silence, for a line that is not to be lost
 
 
 class Line:
@@ -201,10 +202,11 @@ def test_input_for_an_agent_that_has_closed_its_stdin_is_dropped(start: Start, a
 # How it ends
 
 
+@pytest.mark.parametrize("silence", [0, LONG])
 @pytest.mark.parametrize(("how", "status"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
-def test_its_status_is_the_agents(start: Start, how: str, status: int) -> None:
+def test_its_status_is_the_agents(start: Start, how: str, status: int, silence: float) -> None:
     """It ends with the agent, though its stdin stays open."""
-    assert start(["sh", "-c", how]).ending() == (status, b"", b"")
+    assert start(["sh", "-c", how], silence=silence).ending() == (status, b"", b"")
 
 
 def test_an_agent_that_leaves_at_the_end_of_its_input_is_not_signalled(start: Start, alive: Liveness) -> None:
@@ -220,17 +222,23 @@ def test_a_deaf_agent_is_ended_after_the_grace(start: Start, alive: Liveness) ->
     alive.assert_all_dead()
 
 
-def test_a_stdin_full_of_input_that_a_deaf_agent_never_reads_is_seen_to_end(start: Start, alive: Liveness) -> None:
-    line = start(children.program("deaf"), alive.env, grace=GRACE)
+@pytest.mark.parametrize("silence", [0, 0.3])
+def test_a_stdin_full_of_input_that_a_deaf_agent_never_reads_is_seen_to_end(
+    start: Start, alive: Liveness, silence: float
+) -> None:
+    """Its line is not lost: what comes behind that cannot be seen."""
+    line = start(children.program("deaf"), alive.env, silence=silence, grace=GRACE)
     alive.hear("deaf")
     os.set_blocking(line.stdin.fileno(), False)
-    until(lambda: line.stdin.write(b"x" * PIPE_BYTES) is None and is_waiting(line.half.pid))
+    until(lambda: line.stdin.write(b"x" * PIPE_BYTES) is None and state_of(line.half.pid) == "S")
+    with pytest.raises(subprocess.TimeoutExpired):
+        line.half.wait(2 * silence)
     assert line.end()[0] == 128 + signal.SIGTERM
     alive.assert_all_dead()
 
 
-def is_waiting(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -261,12 +269,8 @@ def test_no_zombie_is_left_while_the_agent_runs(start: Start) -> None:
     """An orphan's death is its subreaper's to take note of."""
     line = start(["sh", "-c", "(setsid true &); setsid true & wait; echo; cat"], input=b"ask\n")
     assert (line.stdout.readline(), line.stdout.readline()) == (b"\n", b"ask\n")
-    until(lambda: states_below(line.half.pid) == ["S"])
+    until(lambda: [state_of(each) for each in pids_below(line.half.pid)] == ["S"])
     assert line.end()[0] == 0
-
-
-def states_below(pid: int) -> list[str]:
-    return [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] for each in pids_below(pid)]
 
 
 def pids_below(pid: int) -> list[int]:
@@ -305,7 +309,6 @@ def test_an_agent_whose_half_is_killed_hears_the_end_of_its_input(start: Start, 
 
 
 BEAT = b"\0"
-LONG = PATIENCE * 10  # of silence, for a line that is not to be lost
 
 
 @pytest.mark.promise("kill")
@@ -330,17 +333,6 @@ def test_a_line_with_a_sign_of_life_now_and_then_is_not_lost(start: Start) -> No
     assert line.end() == (0, b'{"a":1}\n', b"")
 
 
-def test_the_line_of_an_agent_that_does_not_read_is_not_lost(start: Start, alive: Liveness) -> None:
-    """What comes behind that cannot be seen."""
-    line = start(children.program("deaf"), alive.env, silence=0.3, grace=GRACE)
-    alive.hear("deaf")
-    os.set_blocking(line.stdin.fileno(), False)
-    until(lambda: line.stdin.write(b"x" * PIPE_BYTES) is None and is_waiting(line.half.pid))
-    with pytest.raises(subprocess.TimeoutExpired):
-        line.half.wait(0.6)
-    assert line.end()[0] == 128 + signal.SIGTERM
-
-
 @pytest.mark.promise("kill")
 @pytest.mark.parametrize("victim", ["watcher", "worker"])
 def test_one_of_the_two_is_killed_and_the_other_ends_all(
@@ -359,11 +351,6 @@ def test_one_of_the_two_is_killed_and_the_other_ends_all(
     assert err == b"acp-launch: acp-launch's program was killed on build1\n"
     alive.assert_all_dead()
     until(lambda: not (os.path.lexists(seat.directory) or os.path.lexists(seat.socket)))
-
-
-@pytest.mark.parametrize(("how", "status"), [("exit 3", 3), ("kill -9 $$", 137)])
-def test_the_status_of_the_two_is_the_agents(start: Start, how: str, status: int) -> None:
-    assert start(["sh", "-c", how], silence=LONG).ending() == (status, b"", b"")
 
 
 def test_a_signal_to_the_first_of_the_two_ends_all(start: Start, alive: Liveness, seat: RemoteSeat) -> None:

@@ -47,18 +47,14 @@ def test_what_is_not_there_yet_has_no_lines(log: LogFile, trail: LogReader) -> N
     assert read(trail) == []
 
 
-def test_two_full_files_between_two_looks_are_both_read(log: LogFile, trail: LogReader) -> None:
+@pytest.mark.parametrize(("end", "skipped"), [(10, range(0)), (18, range(4, 12))])
+def test_two_full_files_between_two_looks_are_both_read_and_what_was_before_them_is_skipped(
+    log: LogFile, trail: LogReader, end: int, skipped: range
+) -> None:
     say(log, 0)
     assert read(trail) == [0]
-    say(log, *range(1, 10))
-    assert read(trail) == list(range(1, 10))
-
-
-def test_what_went_by_before_the_first_look_is_skipped(log: LogFile, trail: LogReader) -> None:
-    say(log, 0)
-    assert read(trail) == [0]
-    say(log, *range(1, 18))
-    assert read(trail) == [1, 2, 3, *range(12, 18)]
+    say(log, *range(1, end))
+    assert read(trail) == [each for each in range(1, end) if each not in skipped]
 
 
 def test_the_moment_between_two_files_is_no_end(log: LogFile, trail: LogReader, tmp_path: Path) -> None:

@@ -128,8 +128,6 @@ async def test_the_portable_way_ends_every_tree_whose_parents_live(
         alive.assert_all_dead()
 
 
-def test_the_portable_way_works_without_an_event_loop_too(portable: None, alive: Liveness) -> None:
-    spawned = spawn(program("forker", "setsid"), env=alive.env, cwd=Path("/"))
-    alive.hear("forker", "loner")
-    assert end_now(spawned) == []
+def test_the_portable_way_works_without_an_event_loop_too(portable: None, family: Spawned, alive: Liveness) -> None:
+    assert end_now(family) == []
     alive.assert_all_dead()

@@ -131,20 +131,16 @@ def test_without_locks_they_are_made_and_none_is_taken_for_old(
     assert list((state / FOLDER).iterdir()) == []
 
 
-def test_a_state_directory_in_a_project_is_no_place_for_them(state: Path, told: Told, tmp_path: Path) -> None:
-    """There npx, node and others would find what they look for in the directories above."""
+@pytest.mark.parametrize("taken", [".git", FOLDER])
+def test_in_a_project_or_where_none_can_be_made_there_is_another_place(
+    state: Path, told: Told, tmp_path: Path, taken: str
+) -> None:
+    """In a project npx, node and others would find what they look for in the directories above."""
     state.mkdir()
-    (state / ".git").mkdir()
+    (state / taken).touch()
     with workdirs(state, ["a"], lambda *each: told.append(each)) as made:
         assert made["a"].is_relative_to(tmp_path / "temporary")
     assert list((tmp_path / "temporary").iterdir()) == []
-
-
-def test_where_none_can_be_made_there_is_another_place(state: Path, told: Told, tmp_path: Path) -> None:
-    state.mkdir()
-    (state / FOLDER).touch()
-    with workdirs(state, ["a"], lambda *each: told.append(each)) as made:
-        assert made["a"].is_relative_to(tmp_path / "temporary")
 
 
 def test_without_any_place_the_reasons_are_said(state: Path, told: Told, tmp_path: Path) -> None:

@@ -33,13 +33,9 @@ def users() -> Path:
     return load.load().config / "profiles"
 
 
-def test_a_project_profile_is_found_from_any_directory_below(repository: Path) -> None:
-    file = put(repository / ".acp-launch" / "work.yaml")
-    assert named("work", repository / "a" / "b") == Found("work", file, repository, "project", user=users())
-
-
-def test_the_nearest_project_profile_wins(repository: Path) -> None:
-    put(repository / ".acp-launch" / "work.yaml")
+def test_the_nearest_project_profile_is_found_from_any_directory_below(repository: Path) -> None:
+    far = put(repository / ".acp-launch" / "work.yaml")
+    assert named("work", repository / "a" / "b") == Found("work", far, repository, "project", user=users())
     near = put(repository / "a" / ".acp-launch" / "work.yml")
     assert named("work", repository / "a" / "b") == Found("work", near, repository / "a", "project", user=users())
 

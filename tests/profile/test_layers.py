@@ -275,15 +275,6 @@ def test_what_is_wrong_with_an_item_points_at_the_item_and_the_others_are_follow
     ]
 
 
-def test_a_missing_grandparent_is_told_where_it_is_named(project: Project) -> None:
-    project.put("base.yaml", "version: 1\nextends: ./gone.yaml\n")
-    project.put("work.yaml", "extends: base\n")
-    assert project.problems() == [
-        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend\n'
-        "    fix: correct the path; it is relative to this file"
-    ]
-
-
 @pytest.mark.parametrize(
     ("texts", "place", "chain"),
     [

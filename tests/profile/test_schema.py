@@ -175,16 +175,10 @@ def test_both_accept_a_login(login: str) -> None:
     jsonschema.Draft202012Validator(schema()).validate(root(layer))
 
 
-@pytest.mark.parametrize("keys", GOOD)
-def test_what_supervision_may_say_is_accepted_by_both(keys: str) -> None:
-    yaml = f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  a: {{command: x, {keys}}}"
-    assert accepts(yaml)
-    jsonschema.Draft202012Validator(schema()).validate(root(yaml))
-
-
 @pytest.mark.parametrize(
     "keys",
     [
+        *(f"mcp_servers:\n  a: {{command: x, {keys}}}" for keys in GOOD),
         "permissions: {rules: [{allow: {kind: read}}, {deny: {kind: ['s*', edit], path: a/**}}]}",
         "permissions: {rules: [{ask: {command: [x], title: y, tool: [z]}}]}",
         "permissions: {rules: []}",
@@ -193,7 +187,7 @@ def test_what_supervision_may_say_is_accepted_by_both(keys: str) -> None:
         "session: {mode: plan, config: {model: opus, fast: false}}",
     ],
 )
-def test_what_a_session_may_do_is_accepted_by_both(keys: str) -> None:
+def test_what_a_profile_may_say_is_accepted_by_both(keys: str) -> None:
     yaml = f"version: 1\nagent: {{command: x}}\n{keys}"
     assert accepts(yaml)
     jsonschema.Draft202012Validator(schema()).validate(root(yaml))

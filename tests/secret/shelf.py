@@ -3,11 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acp_launch.secret.value import Outcome, Secret
+import pytest
+
+from acp_launch.secret.value import Outcome, Secret, StoreFault
 
 
 def nothing() -> None:
     """Nothing happens."""
+
+
+def fault(work: Callable[[], object]) -> tuple[str, str, str]:
+    """State, reason and fix of what the store raises."""
+    with pytest.raises(StoreFault) as raised:
+        work()
+    return raised.value.state, raised.value.reason, raised.value.fix
 
 
 @dataclass

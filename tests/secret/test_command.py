@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from acp_launch.errors import LaunchError, MachineError
 from acp_launch.problem import Problem
 from acp_launch.process.capture import capture
 from acp_launch.secret.command import Captured, CommandStore
-from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret
 from tests.patience import PATIENCE
+from tests.secret.shelf import fault
 
 LABEL = "command (op)"
 OP = ("/usr/bin/op", "read", "op://dev/{name}/credential")
@@ -58,12 +59,6 @@ def value(out: bytes) -> str:
     secret = outcome(Said(out)).secret
     assert secret is not None
     return secret.expose()
-
-
-def fault(work: Callable[[], object]) -> tuple[str, str, str]:
-    with pytest.raises(StoreFault) as raised:
-        work()
-    return raised.value.state, raised.value.reason, raised.value.fix
 
 
 def test_the_name_takes_its_place_in_every_argument_and_no_shell_sees_it() -> None:

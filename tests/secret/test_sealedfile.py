@@ -15,6 +15,7 @@ from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 from tests.patience import PATIENCE
+from tests.secret.shelf import fault
 
 pytestmark = pytest.mark.usefixtures("cheap_keys")
 PASSPHRASE = "correct horse"
@@ -40,12 +41,6 @@ def values(store: SealedFile, *names: str) -> dict[str, str | None]:
     outcomes = store.read(names)
     assert {outcome.state for outcome in outcomes.values()} <= {"found", "missing"}
     return {name: outcome.secret.expose() if outcome.secret else None for name, outcome in outcomes.items()}
-
-
-def fault(work: Callable[[], object]) -> tuple[str, str, str]:
-    with pytest.raises(StoreFault) as raised:
-        work()
-    return raised.value.state, raised.value.reason, raised.value.fix
 
 
 def files(config: Path) -> set[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from acp_launch.secret.sealedfile import SealedFile, open_file
-from acp_launch.secret.value import Secret, StoreFault
+from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings
+from tests.secret.shelf import fault
 
 pytestmark = pytest.mark.usefixtures("cheap_keys")
 GIVEN = {"ACP_LAUNCH_PASSPHRASE": "correct horse"}
@@ -45,12 +46,6 @@ def new(config: Path, said: str = WITHOUT) -> str:
     return f"{said}New passphrase for {config}/secrets.sealed (8 characters or more): "
 
 
-def fault(work: Callable[[], object]) -> tuple[str, str, str]:
-    with pytest.raises(StoreFault) as raised:
-        work()
-    return raised.value.state, raised.value.reason, raised.value.fix
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     return tmp_path / "config"
@@ -77,22 +72,16 @@ def test_the_variable_comes_first_and_no_user_is_asked(path: Path, config: Path)
     assert (value(there), person.asked) == ("gho_1", [])
 
 
-def test_a_person_is_asked_once_and_only_in_prepare(path: Path, config: Path) -> None:
+@pytest.mark.parametrize("environ", [{}, {"ACP_LAUNCH_PASSPHRASE": ""}], ids=["unset", "empty"])
+def test_a_person_is_asked_once_and_only_in_prepare(path: Path, config: Path, environ: dict[str, str]) -> None:
     person = Person("correct horse")
-    there = store(config, person=person)
+    there = store(config, environ=environ, person=person)
     there.prepare()
     assert person.asked == [f"Passphrase of {path}: "]
     there.prepare(writing=True)
     there.write("github", Secret("gho_2"))
     assert value(there) == "gho_2"
     assert len(person.asked) == 1
-
-
-def test_an_empty_variable_is_none(path: Path, config: Path) -> None:
-    person = Person("correct horse")
-    there = store(config, environ={"ACP_LAUNCH_PASSPHRASE": ""}, person=person)
-    there.prepare()
-    assert value(there) == "gho_1"
 
 
 def test_after_three_wrong_ones_it_is_denied_and_nothing_is_kept(path: Path, config: Path) -> None:
@@ -151,16 +140,7 @@ def test_nothing_entered_is_no_passphrase(path: Path, config: Path) -> None:
     assert not path.exists()
 
 
-def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
-    person = Person("correct horse", "correct horse")
-    there = store(config, person=person)
-    there.prepare(writing=True)
-    there.write("github", Secret("gho_1"))
-    assert person.asked == [new(config), "Repeat it: "]
-    assert value(store(config, environ=GIVEN)) == "gho_1"
-
-
-def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
+def test_a_new_passphrase_is_asked_twice_and_both_must_be_the_same(config: Path) -> None:
     person = Person("correct horse", "correct hose", "correct horse", "correct horse")
     there = store(config, person=person)
     there.prepare(writing=True)
@@ -201,16 +181,15 @@ def test_a_file_that_another_made_meanwhile_is_not_replaced(config: Path) -> Non
     assert value(store(config, environ=GIVEN)) == "gho_1"
 
 
-def test_the_same_characters_from_another_keyboard_open_it(config: Path) -> None:
-    """macOS gives é as two code points, Linux as one."""
-    store(config, environ={"ACP_LAUNCH_PASSPHRASE": "r\u00e9sum\u00e9 horse"}).write("github", Secret("gho_1"))
-    assert value(store(config, environ={"ACP_LAUNCH_PASSPHRASE": "re\u0301sume\u0301 horse"})) == "gho_1"
-
-
-def test_a_variable_that_is_no_text_works_as_the_bytes_it_is(config: Path) -> None:
-    for _ in range(2):
-        store(config, environ={"ACP_LAUNCH_PASSPHRASE": "horse \udcff\udcfe horse"}).write("github", Secret("gho_1"))
-    assert value(store(config, environ={"ACP_LAUNCH_PASSPHRASE": "horse \udcff\udcfe horse"})) == "gho_1"
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [("r\u00e9sum\u00e9 horse", "re\u0301sume\u0301 horse"), ("horse \udcff\udcfe horse",) * 2],
+    ids=["as macOS and Linux type it", "bytes that are no text"],
+)
+def test_the_same_characters_or_bytes_open_it(config: Path, first: str, later: str) -> None:
+    for given in (first, later):
+        store(config, environ={"ACP_LAUNCH_PASSPHRASE": given}).write("github", Secret("gho_1"))
+    assert value(store(config, environ={"ACP_LAUNCH_PASSPHRASE": later})) == "gho_1"
 
 
 def test_a_key_file_is_made_once_and_used_again(key_file: Path, config: Path) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
 from acp_launch.protocol.acp import Offers
@@ -150,14 +152,14 @@ async def test_the_end_of_an_elicitation_is_passed_on() -> None:
         assert await heard.get() == "e"
 
 
+@pytest.mark.parametrize("statuses", ["pending in_progress completed", "in_progress failed failed"])
 @looped
-async def test_a_tool_call_that_runs_and_was_not_asked_about_is_told_once() -> None:
+async def test_a_tool_call_that_runs_and_was_not_asked_about_is_told_once(statuses: str) -> None:
+    """One that failed may have done half of what it was to do."""
     async with serving({}) as (_, agent, recorder, _):
-        call = {"toolCallId": "c", "title": "make", "kind": "execute"}
-        for status in ("pending", "in_progress", "completed"):
+        for status in statuses.split():
             await agent.says(update("s1", status, "tool_call_update"))
-            body = {"sessionUpdate": "tool_call_update", "status": status, **call}
-            await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
+            await agent.says(told({"toolCallId": "c", "title": "make", "kind": "execute", "status": status}))
         await recorder.has("update", 6)
         assert recorder.of("unasked") == [("c", "permissions.default: ask")]
 
@@ -190,28 +192,6 @@ async def test_what_another_session_tells_is_not_ours() -> None:
         assert recorder.of("update") == ["ours"]
 
 
-@looped
-async def test_a_tool_call_that_failed_was_tried_without_asking_too() -> None:
-    """It may have done half of what it was to do."""
-    async with serving({}) as (_, agent, recorder, _):
-        call = {"toolCallId": "c", "title": "make", "kind": "execute"}
-        for status in ("in_progress", "failed", "failed"):
-            await agent.says(told({**call, "status": status}))
-        await recorder.has("update", 3)
-        assert recorder.of("unasked") == [("c", "permissions.default: ask")]
-
-
-@looped
-async def test_a_tool_call_that_failed_because_it_was_denied_or_no_longer_asked_about_is_as_it_should_be() -> None:
-    async with serving({}, policy=Policy("deny")) as (_, agent, recorder, _):
-        call = {"toolCallId": "c", "title": "rm", "kind": "execute"}
-        await agent.says(asking(call))
-        await agent.hears()
-        await agent.says(told({"toolCallId": "c", "status": "failed"}))
-        await recorder.has("update", 1)
-        assert recorder.of("unasked") == []
-
-
 def asking(call: dict[str, Any]) -> dict[str, Any]:
     options = [
         {"optionId": "y", "name": "Yes", "kind": "allow_once"},
@@ -225,15 +205,18 @@ def told(call: dict[str, Any], kind: str = "tool_call_update") -> dict[str, Any]
     return {"method": "session/update", "params": {"sessionId": "s1", "update": {"sessionUpdate": kind, **call}}}
 
 
+@pytest.mark.parametrize(("status", "unasked"), [("failed", []), ("completed", [("c", "it was denied")])])
 @looped
-async def test_a_call_that_was_denied_and_runs_all_the_same_is_told() -> None:
+async def test_a_call_that_was_denied_and_runs_all_the_same_is_told(
+    status: str, unasked: list[tuple[str, str]]
+) -> None:
     async with serving({}, policy=Policy("deny")) as (_, agent, recorder, _):
         call = {"toolCallId": "c", "title": "rm", "kind": "execute", "rawInput": {"command": "rm -rf x"}}
         await agent.says(asking(call))
         assert (await agent.hears())["result"]["outcome"]["optionId"] == "n"
-        await agent.says(told({"toolCallId": "c", "status": "completed"}))
+        await agent.says(told({"toolCallId": "c", "status": status}))
         await recorder.has("update", 1)
-        assert recorder.of("unasked") == [("c", "it was denied")]
+        assert recorder.of("unasked") == unasked
 
 
 @looped
