@@ -1,6 +1,7 @@
 """An observer of servers that keeps silent; tests say what they want to hear."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 
 from acp_launch.process.lifecycle import Change
@@ -24,3 +25,8 @@ class Silent:
 
     async def tell(self) -> None:
         await asyncio.Event().wait()
+
+
+class Complaining(Silent):
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)

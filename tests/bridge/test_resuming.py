@@ -298,16 +298,6 @@ async def touched(agent: Agent) -> str | None:
     return None if id is None else str(id)
 
 
-@looped
-async def test_a_server_without_sessions_is_asked_and_goes_on() -> None:
-    """M-51: a real process, which answers that it knows no such method."""
-    async with launched() as (inner, told), seated(inner, "notes") as agent:
-        await agent.introduce()
-        await asyncio.wait_for(told.noted.wait(), PATIENCE)
-        assert told.notes == ["mcp server notes has no sessions that can be resumed (session_elevation)"]
-        assert (await agent.ask("tools/call", name="echo", arguments={"text": "on"}))[0]["result"]
-
-
 # Both modes over HTTP.
 
 

@@ -39,12 +39,11 @@ class Told(list[Change], Silent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._news, self.noted = asyncio.Event(), asyncio.Event()
+        self._news = asyncio.Event()
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-        self.noted.set()
 
     def changed(self, change: Change) -> None:
         self.append(change)

@@ -22,18 +22,13 @@ from pydantic import ValidationError
 from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
-from tests.bridge.observing import Silent
+from tests.bridge.observing import Complaining
 from tests.cli.launcher import ROOT
 from tests.realservers.host import plan
 
 Json = dict[str, Any]
 MODERN = "2026-07-28"
 LEGACY = {"initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"}
-
-
-class Complaining(Silent):
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from acp_launch.bridge.http.gate import Head, RequestGate, RequestRefused, ServerKey
 from acp_launch.bridge.http.server import http_server
 from acp_launch.bridge.servers import ServerNeeds, running
-from tests.bridge.observing import Silent
+from tests.bridge.observing import Complaining
 from tests.cli.launcher import ROOT
 from tests.realservers.host import plan
 
@@ -28,11 +28,6 @@ class OpenGate(RequestGate):
         if head.target != PATH:
             raise RequestRefused(404, "its path is not one of a server")
         return NAME
-
-
-class Complaining(Silent):
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
 
 async def main(server: dict[str, Any]) -> None:

@@ -92,14 +92,14 @@ class Fixture:
 
 
 @contextmanager
-def listening(module: str, *arguments: str, stderr: int | None = None) -> Iterator[int]:
-    """A program of ours that says its port and lives until its stdin ends; gives the port."""
+def listening(module: str, *arguments: str, stderr: int | None = None) -> Iterator[str]:
+    """A program of ours that lives until its stdin ends; its first line, which says where it listens."""
     argv = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield int(process.stdout.readline())
+        yield process.stdout.readline().decode().strip()
     finally:
         process.stdin.close()
         try:
@@ -116,4 +116,4 @@ def fixture() -> Iterator[Fixture]:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "s"
         with listening("tests.conformance.fixture", str(path), stderr=subprocess.DEVNULL) as port:
-            yield Fixture(port, path)
+            yield Fixture(int(port), path)

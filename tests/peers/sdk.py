@@ -7,18 +7,23 @@ helpers. Only 1.0 has `session/delete`.
     recall       says what it was asked before
     …            thinks, and says it back in two chunks
 
+`ACP_TEST_HISTORY` names the directory of its sessions. When `ACP_TEST_TRANSCRIPT` names a file, every message is
+appended to it, or to the one beside it for those that the peer sends, as `tests.oracle.check_transcript` wants it.
+
 Discriminators are written out, which 1.0 does not ask for: so one type checker can read this file beside either SDK.
 """
 
 import asyncio
+import json
+import os
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import acp
 from acp import schema
-
-from tests.peers.memory import Memory, record
 
 VERSION = version("agent-client-protocol")
 # Rejecting comes first: choosing by position would deny.
@@ -38,6 +43,56 @@ def said_by_user(text: str) -> schema.UserMessageChunk:
 
 def said_by_agent(text: str) -> schema.AgentMessageChunk:
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
+
+
+class Said(NamedTuple):
+    role: str  # user or agent
+    text: str
+
+
+class Memory:
+    """One file a session: its directory, then one line for everything that was said."""
+
+    def __init__(self) -> None:
+        self._directory = Path(os.environ["ACP_TEST_HISTORY"])
+        self._directory.mkdir(exist_ok=True)
+
+    def create(self, cwd: str) -> str:
+        session_id = uuid4().hex
+        self._append(session_id, cwd)
+        return session_id
+
+    def add(self, session_id: str, role: str, text: str) -> None:
+        self._append(session_id, [role, text])
+
+    def cwd(self, session_id: str) -> str:
+        return str(self._lines(session_id)[0])
+
+    def recall(self, session_id: str) -> list[Said]:
+        return [Said(*said) for said in self._lines(session_id)[1:]]
+
+    def sessions(self) -> Iterator[str]:
+        return (path.stem for path in sorted(self._directory.glob("*.jsonl")))
+
+    def forget(self, session_id: str) -> None:
+        self._file(session_id).unlink()
+
+    def _file(self, session_id: str) -> Path:
+        return self._directory / f"{session_id}.jsonl"
+
+    def _lines(self, session_id: str) -> list[Any]:
+        return [json.loads(line) for line in self._file(session_id).read_text().splitlines()]
+
+    def _append(self, session_id: str, entry: object) -> None:
+        with self._file(session_id).open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def record(event: Any) -> None:
+    """A stream observer of either SDK."""
+    if path := os.environ.get("ACP_TEST_TRANSCRIPT"):
+        with Path(path + ("" if event.direction.value == "incoming" else ".sent")).open("a") as file:
+            file.write(json.dumps(event.message) + "\n")
 
 
 class Peer:

@@ -1,13 +1,11 @@
 """The client of PyPI `mcp` over the HTTP address of an agent: it gets what it gets from the stdio server itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
@@ -16,50 +14,25 @@ from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING
 from tests.realservers.published import needs_npm
 from tests.realservers.published import server as npm_server
-from tests.realservers.seated import Seated, Server, seated
+from tests.realservers.seated import Server, seated
 from tests.realservers.test_sdk_client import (
     Script,
+    conversed,
     direct,
-    elicited,
     everything,
-    roots,
+    older,
     run,
-    sampled,
 )
 
 
-@asynccontextmanager
-async def connected(where: Mapping[str, str], mode: str) -> AsyncIterator[mcp.Client]:
-    headers = {"Authorization": f"Bearer {where['token']}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
-        mcp.Client(
-            streamable_http_client(where["url"], http_client=http),
-            mode=mode,
-            sampling_callback=sampled,
-            elicitation_callback=elicited,
-            list_roots_callback=roots,
-            cache=None,
-        ) as client,
-    ):
-        yield client
-
-
-async def conversed(where: Mapping[str, str], mode: str, script: Script) -> list[Any]:
-    seen: list[Any] = []
-    async with asyncio.timeout(PATIENCE), connected(where, mode) as client:
-        seen.append((client.protocol_version, client.server_info, client.server_capabilities, client.instructions))
-        await script(client, seen)
-    return seen
-
-
-def over_http(seats: Seated, mode: str, script: Script) -> list[Any]:
-    return asyncio.run(conversed(seats.front["server"], mode, script))
-
-
 def both(server: Server, mode: str, script: Script) -> tuple[list[Any], list[Any]]:
+    async def over_http(where: Mapping[str, str]) -> list[Any]:
+        headers = {"Authorization": f"Bearer {where['token']}"}
+        async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http:
+            return await conversed(streamable_http_client(where["url"], http_client=http), mode, script)
+
     with seated(server=server) as seats:
-        return run(direct(server), "legacy", script), over_http(seats, mode, script)
+        return run(direct(server), "legacy", script), asyncio.run(over_http(seats.front["server"]))
 
 
 @pytest.mark.sample(0, 1)
@@ -73,10 +46,5 @@ def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str,
 
 @needs_npm
 def test_a_server_on_the_typescript_sdk_is_reached_as_well(tmp_path: Path) -> None:
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        seen.append(await client.list_tools())
-        tools = ("get-tiny-image", "get-resource-links", "trigger-sampling-request")
-        seen.extend([await client.call_tool(tool, {"prompt": "x"}) for tool in tools])
-
-    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), "legacy", script)
+    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), "legacy", older)
     assert through == plain

@@ -9,7 +9,7 @@ import anyio
 import mcp
 import mcp_types as types
 import pytest
-from mcp.client import ClientRequestContext
+from mcp.client import ClientRequestContext, Transport
 from pydantic import FileUrl
 
 from tests.patience import PATIENCE
@@ -37,11 +37,11 @@ async def roots(context: ClientRequestContext) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///a%20b"))])
 
 
-async def conversed(parameters: mcp.StdioServerParameters, mode: str, script: Script) -> list[Any]:
+async def conversed(where: mcp.StdioServerParameters | Transport, mode: str, script: Script) -> list[Any]:
     """What the client saw, in order; notifications are kept apart, because nothing waits for them."""
     seen: list[Any] = []
     async with mcp.Client(
-        parameters,
+        where,
         mode=mode,
         sampling_callback=sampled,
         elicitation_callback=elicited,

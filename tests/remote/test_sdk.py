@@ -2,31 +2,12 @@
 
 import asyncio
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.conformance.suite import listening
 
 from .peer import connected, remote
-
-
-@contextmanager
-def sdk(kind: str) -> Iterator[str]:
-    argv = [sys.executable, "-m", "tests.servers.http_sdk", kind]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-            process.stdin.close()
-            process.wait(PATIENCE)
-        finally:
-            process.kill()
 
 
 @pytest.mark.sample(0, 2)
@@ -56,5 +37,5 @@ def test_a_server_of_the_sdk_is_used_like_any_other(kind: str) -> None:
             await peer.remote.stop(grace=2)
             assert peer.logged == b""
 
-    with sdk(kind) as url:
+    with listening("tests.servers.http_sdk", kind, stderr=subprocess.DEVNULL) as url:
         asyncio.run(use(url))

@@ -73,10 +73,6 @@ def gate(tmp_path: Path) -> str:
     return str(tmp_path / "gate")
 
 
-def open_gate(gate: str) -> None:
-    Path(gate).write_text("open")
-
-
 def test_a_server_that_did_not_read_and_is_killed_leaves_nobody_waiting(gate: str) -> None:
     """What was kept for it is lost with it; what comes from then on waits for the next process."""
     with hosting(rude=wished()) as stage:
@@ -131,7 +127,7 @@ def test_an_agent_that_asks_us_much_and_reads_nothing_has_to_wait(gate: str) -> 
         assert stage.memory() - before < ROOM
         agent.until(lambda: set(pings) <= agent.answers.keys())
         assert [answer["result"] for id in pings for answer in agent.answers[id]] == [{}] * len(pings)
-        open_gate(gate)
+        Path(gate).write_text("open")
         assert said(agent.answer(held)) == "open"
 
 
