@@ -491,8 +491,8 @@ def modes(path: Path) -> tuple[int, int]:
     return stat.S_IMODE(path.parent.stat().st_mode), stat.S_IMODE(path.stat().st_mode)
 
 
-def seated() -> AbstractAsyncContextManager[ShimListener]:
-    return listen_for_shims(NAMES, ShimConnection.close, lambda _: None)
+def seated(state: Path | None = None) -> AbstractAsyncContextManager[ShimListener]:
+    return listen_for_shims(NAMES, ShimConnection.close, lambda _: None, state=state)
 
 
 @bounded
@@ -511,24 +511,18 @@ def runtime(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.mark.parametrize("outlives_login", [False, True])
 @bounded
-async def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: Path) -> None:
-    async with seated() as at:
-        assert at.path.parent.parent == runtime / "acp-launch"
-        assert at.path.parent.name.startswith(f"{os.getpid()}-")
-        assert stat.S_IMODE((runtime / "acp-launch").stat().st_mode) == 0o700
-        assert modes(at.path) == (0o700, 0o600)
-    assert list((runtime / "acp-launch").iterdir()) == []
-
-
-@bounded
-async def test_it_goes_where_it_outlives_a_login_before_any_other_place(short: Path, runtime: Path) -> None:
+async def test_it_goes_into_the_state_directory_if_it_outlives_a_login_else_into_the_runtime_directory(
+    short: Path, runtime: Path, outlives_login: bool
+) -> None:
     state = short / "state"
-    async with listen_for_shims(NAMES, ShimConnection.close, lambda _: None, state=state) as at:
-        assert at.path.parent.parent == state / "sockets"
-        assert stat.S_IMODE((state / "sockets").stat().st_mode) == 0o700
+    home, start = (state / "sockets", "") if outlives_login else (runtime / "acp-launch", f"{os.getpid()}-")
+    async with seated(state if outlives_login else None) as at:
+        assert (at.path.parent.parent, at.path.parent.name.startswith(start)) == (home, True)
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700
         assert modes(at.path) == (0o700, 0o600)
-    assert list((state / "sockets").iterdir()) == []
+    assert list(home.iterdir()) == []
 
 
 @pytest.mark.parametrize("why", ["its name is too long", "it takes no socket", "it cannot be made"])

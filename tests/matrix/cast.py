@@ -82,6 +82,11 @@ class Cast:
         assert self.answer("other")["result"]["content"][0]["text"] == "undisturbed"
         self.add_up("other")
 
+    def end_in_order(self) -> None:
+        self.finish_other()
+        assert self.play.end().code == 0
+        self.nobody_stays()
+
     def add_up(self, server: str) -> None:
         """A call to it works."""
         assert self.play.agent.call(server, "add", a=1, b=2) == 3

@@ -53,9 +53,7 @@ def test_a_server_that_is_killed_comes_back_and_its_like_go_on(stage: Stage, num
         for server in set(ALL) - set(victims):
             everybody.add_up(server)
             assert everybody.voices[server].is_alive
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
+        everybody.end_in_order()
 
 
 @pytest.mark.parametrize("victim", ["shell", "wrapped"])
@@ -74,9 +72,7 @@ def test_a_server_behind_a_shell_comes_back_whichever_of_the_two_is_killed(
             assert "exited with status 0; its restart policy is on-failure" in message
         everybody.voices["wrapped"].dies()
         everybody.watched["shell"].dies()
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
+        everybody.end_in_order()
 
 
 @pytest.mark.parametrize("victim", ["setsid", "setsid-parent"])
@@ -93,9 +89,7 @@ def test_a_server_in_a_session_of_its_own_comes_back_whichever_of_the_two_is_kil
         everybody.add_up("setsid")
         for name in TEMPERS["setsid"]:
             everybody.voices[name].dies()
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
+        everybody.end_in_order()
 
 
 @with_each_signal
@@ -109,9 +103,7 @@ def test_a_shim_that_is_killed_takes_its_server_with_it_and_its_like_go_on(stage
             everybody.voices[server].dies()
             assert "line" in agent.do("reopen", server)
             everybody.add_up(server)
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
+        everybody.end_in_order()
 
 
 @pytest.mark.sample(0, 2)
@@ -145,9 +137,7 @@ def test_the_session_goes_on_without_both_of_its_guards_and_ends_in_order(stage:
         everybody.kill("polite")
         assert everybody.answer("polite")["error"]["message"] == lost("polite", "was killed by SIGKILL")
         everybody.add_up("polite")
-        everybody.finish_other()
-        assert everybody.play.end().code == 0
-        everybody.nobody_stays()
+        everybody.end_in_order()
 
 
 # Those it does not.

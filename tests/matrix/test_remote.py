@@ -44,16 +44,8 @@ def begin(recorder: Recorder, kind: str, tool: str, **arguments: object) -> int:
     return recorder.start("tools/call", {"name": tool, "arguments": arguments, **meta})
 
 
-def answer(recorder: Recorder, id: int) -> Json:
-    """Also one that has come while others were waited for."""
-    for line in recorder.lines:
-        if "method" not in (message := json.loads(line)) and message.get("id") == id:
-            return dict(message)
-    return recorder.answer(id)
-
-
 def done(recorder: Recorder, kind: str, tool: str, **arguments: object) -> Json:
-    return answer(recorder, begin(recorder, kind, tool, **arguments))
+    return recorder.answer(begin(recorder, kind, tool, **arguments))
 
 
 def is_added(answer: Json, total: int) -> bool:
@@ -87,7 +79,7 @@ def test_a_call_to_a_server_that_is_killed_is_answered_once_and_the_next_one_wor
         server.kill()
         server.again()
         for id in waiting:
-            said = answer(recorder, id)["error"]["message"]
+            said = recorder.answer(id)["error"]["message"]
             assert 'MCP server "server"' in said and "tools/call" in said
         assert is_added(done(recorder, kind, "add", a=3, b=4), 7)
         assert_all_answered_once(recorder)
@@ -136,7 +128,7 @@ def test_of_many_calls_with_a_cut_after_every_fiftieth_each_is_answered_once(kin
 
 def is_kept(recorder: Recorder, id: int, total: int) -> bool:
     """Whether this call has its right answer; otherwise it has an error that names the server."""
-    said = answer(recorder, id)
+    said = recorder.answer(id)
     assert is_added(said, total) or 'MCP server "server"' in said["error"]["message"], said
     return "result" in said
 

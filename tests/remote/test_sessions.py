@@ -113,6 +113,16 @@ async def test_a_cancelled_request_is_cancelled_by_a_message_and_gets_no_error()
         assert peer.answers(asked) == []
 
 
+@pytest.mark.whole
+@looped
+async def test_a_result_of_ten_megabytes_comes_through_a_slow_reader() -> None:
+    """M-4."""
+    for answers in ("json", "sse"):
+        async with met(answers=answers) as (_, peer):
+            answer = await peer.tool("big", size=10_000_000)
+            assert len(answer["result"]["content"][0]["text"]) == 10_000_000
+
+
 @looped
 async def test_a_ping_before_the_handshake_is_answered_once_the_server_lives() -> None:
     """M-42; the question is one of the newer era, so that its answer tells the era."""
