@@ -3,7 +3,7 @@
 import asyncio
 import os
 import resource
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,21 +32,6 @@ async def attached(
         yield child
 
 
-def with_child(
-    argv: Sequence[str],
-    use: Callable[[Child], Awaitable[None]],
-    *,
-    env: dict[str, str] | None = None,
-    log: Callable[[bytes], None] | None = None,
-) -> Child:
-    async def run() -> Child:
-        async with attached(argv, env=env, log=log) as child:
-            await use(child)
-        return child
-
-    return asyncio.run(run())
-
-
 async def rest_of(child: Child) -> bytes:
     chunks = []
     while chunk := await child.read():
@@ -54,8 +39,9 @@ async def rest_of(child: Child) -> bytes:
     return b"".join(chunks)
 
 
-def test_what_is_written_comes_back_and_the_end_of_stdin_ends_it() -> None:
-    async def use(child: Child) -> None:
+@looped
+async def test_what_is_written_comes_back_and_the_end_of_stdin_ends_it() -> None:
+    async with attached(["/bin/cat"]) as child:
         await child.write(b"hello\n")
         assert await child.read() == b"hello\n"
         child.close_stdin()
@@ -63,8 +49,7 @@ def test_what_is_written_comes_back_and_the_end_of_stdin_ends_it() -> None:
         assert await child.read() == b""
         assert await child.read() == b""
         assert await child.wait() == Exit(0, None)
-
-    assert with_child(["/bin/cat"], use).exit == Exit(0, None)
+    assert child.exit == Exit(0, None)
 
 
 @pytest.mark.parametrize(
@@ -123,23 +108,22 @@ async def test_48_megabytes_flow_in_bounded_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KiB
 
 
-def test_a_reader_that_always_finds_something_still_lets_others_run() -> None:
-    async def use(child: Child) -> None:
-        turns = 0
+@looped
+async def test_a_reader_that_always_finds_something_still_lets_others_run() -> None:
+    turns = 0
 
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0)
-                turns += 1
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
 
+    async with attached(program("chatty", "8000000")) as child:
         beside = asyncio.create_task(other())
         await rest_of(child)
         beside.cancel()
-        # Under load a read finds more at once; without letting others run it would be one turn at the very most.
-        assert turns >= 3
-
-    with_child(program("chatty", "8000000"), use)
+    # Under load a read finds more at once; without letting others run it would be one turn at the very most.
+    assert turns >= 3
 
 
 @looped
@@ -247,21 +231,20 @@ async def test_a_grandchild_that_floods_the_dead_childs_stdout_is_not_read_for_e
         assert len(await rest_of(child)) < 2 * 1024 * 1024
 
 
-def test_leaving_the_context_kills_what_was_not_stopped(alive: Liveness) -> None:
-    async def use(child: Child) -> None:
+@looped
+async def test_leaving_the_context_kills_what_was_not_stopped(alive: Liveness) -> None:
+    async with attached(program("deaf", "stubborn"), env=alive.env) as child:
         alive.hear("stubborn")
-
-    assert with_child(program("deaf", "stubborn"), use, env=alive.env).exit == Exit(None, 9)
+    assert child.exit == Exit(None, 9)
     alive.assert_all_dead()
 
 
-def test_an_exception_in_the_context_comes_out_and_leaves_nothing(alive: Liveness) -> None:
-    async def use(child: Child) -> None:
-        alive.hear("forker", "loner")
-        raise LookupError("mine")
-
+@looped
+async def test_an_exception_in_the_context_comes_out_and_leaves_nothing(alive: Liveness) -> None:
     with pytest.raises(LookupError, match="mine"):
-        with_child(program("forker", "setsid"), use, env=alive.env)
+        async with attached(program("forker", "setsid"), env=alive.env):
+            alive.hear("forker", "loner")
+            raise LookupError("mine")
     alive.assert_all_dead()
 
 
@@ -297,7 +280,8 @@ async def test_an_orphan_that_dies_while_we_run_is_reaped_at_once_so_that_its_fr
         assert await child.read() == b"gone\n"
 
 
-def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child is dead by then, and its last words were shown; the stream goes on all the same."""
     token = "ghp_" + "a1B2c3D4e" * 4
     monkeypatch.setattr(pipes, "StreamRedactor", lambda: StreamRedactor(knowing(token)))
@@ -309,15 +293,13 @@ def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypa
         if b"!" in chunk:
             is_whole.set()
 
-    async def use(child: Child) -> None:
+    script = f"exec 3<&0; printf 'key: {token[:20]}' >&2; (read line <&3; printf '{token[20:]}!' >&2) & exit 0"
+    async with attached(["/bin/sh", "-c", script], log=log) as child:
         assert await child.wait() == Exit(0, None)
         assert child.stderr_tail() == ["key: ***"]
         await child.write(b"go on\n")
         await is_whole.wait()
         assert child.stderr_tail() == ["key: ***!"]
-
-    script = f"exec 3<&0; printf 'key: {token[:20]}' >&2; (read line <&3; printf '{token[20:]}!' >&2) & exit 0"
-    with_child(["/bin/sh", "-c", script], use, log=log)
     assert b"".join(logged) == b"key: ***!"
 
 

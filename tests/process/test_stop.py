@@ -22,6 +22,7 @@ from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .liveness import CHILDREN, TREES, Liveness, program
+from .test_child import attached
 
 SHORT = 0.05  # seconds of grace, where the grace has to pass
 LONG = 10.0  # where it must not
@@ -38,7 +39,7 @@ def stopping(
     """Start, wait for the hellos, `use`, and see everybody dead before the context is left."""
 
     async def run() -> tuple[StopOutcome, Child]:
-        async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=alive.env, cwd=Path("/"))) as child:
+        async with attached(argv, env=alive.env) as child:
             alive.hear(*heard)
             outcome = await use(child)
             alive.assert_all_dead()
@@ -107,14 +108,11 @@ def test_stopping_twice_at_once_or_later_is_stopping_once(alive: Liveness) -> No
     assert names(outcome) == ["stdin closed"]
 
 
-def test_stopping_after_the_context_has_ended_it_says_how_it_ended(alive: Liveness) -> None:
-    async def run() -> StopOutcome:
-        async with asyncio.timeout(PATIENCE):
-            async with attach(spawn(program("deaf"), env=alive.env, cwd=Path("/"))) as child:
-                alive.hear("deaf")
-            return await stop(child)
-
-    assert asyncio.run(run()) == StopOutcome(Exit(None, signal.SIGKILL), (), ())
+@looped
+async def test_stopping_after_the_context_has_ended_it_says_how_it_ended(alive: Liveness) -> None:
+    async with attached(program("deaf"), env=alive.env) as child:
+        alive.hear("deaf")
+    assert await stop(child) == StopOutcome(Exit(None, signal.SIGKILL), (), ())
 
 
 def test_a_child_that_is_dead_already_is_stopped_without_any_wait(alive: Liveness) -> None:
@@ -142,69 +140,49 @@ def test_a_writer_stuck_in_a_full_pipe_does_not_hold_up_the_ladder(alive: Livene
     assert outcome.survivors == ()
 
 
-def test_a_child_stuck_in_its_own_full_output_can_still_end_politely() -> None:
-    async def run() -> StopOutcome:
-        argv = ["/bin/sh", "-c", "head -c 1000000 /dev/zero; exit 7"]
-        async with (
-            asyncio.timeout(PATIENCE),
-            attach(spawn(argv, env={"PATH": os.environ["PATH"]}, cwd=Path("/"))) as child,
-        ):
-            return await stop(child, grace=LONG)
-
-    outcome = asyncio.run(run())
+@looped
+async def test_a_child_stuck_in_its_own_full_output_can_still_end_politely() -> None:
+    argv = ["/bin/sh", "-c", "head -c 1000000 /dev/zero; exit 7"]
+    async with attached(argv, env={"PATH": os.environ["PATH"]}) as child:
+        outcome = await stop(child, grace=LONG)
     assert (names(outcome), outcome.exit) == (["stdin closed"], Exit(7, None))
 
 
-def test_a_reader_gets_the_last_output_while_it_is_being_stopped() -> None:
-    async def run() -> bytes:
-        argv = ["/bin/sh", "-c", "cat >/dev/null; echo goodbye"]
-        async with (
-            asyncio.timeout(PATIENCE),
-            attach(spawn(argv, env={"PATH": os.environ["PATH"]}, cwd=Path("/"))) as child,
-        ):
-            reading = asyncio.create_task(child.read())
-            await asyncio.sleep(0)
-            await stop(child, grace=LONG)
-            return await reading
-
-    assert asyncio.run(run()) == b"goodbye\n"
+@looped
+async def test_a_reader_gets_the_last_output_while_it_is_being_stopped() -> None:
+    argv = ["/bin/sh", "-c", "cat >/dev/null; echo goodbye"]
+    async with attached(argv, env={"PATH": os.environ["PATH"]}) as child:
+        reading = asyncio.create_task(child.read())
+        await asyncio.sleep(0)
+        await stop(child, grace=LONG)
+        assert await reading == b"goodbye\n"
 
 
-def test_cancelling_the_caller_does_not_leave_the_ladder_half_climbed(alive: Liveness) -> None:
-    async def run() -> Child:
-        async with asyncio.timeout(PATIENCE):
-            async with attach(spawn(program("deaf", "stubborn"), env=alive.env, cwd=Path("/"))) as child:
-                alive.hear("stubborn")
-                stopping = asyncio.create_task(stop(child, grace=LONG))
-                with pytest.raises(BrokenPipeError):
-                    await child.write(bytes(1_000_000))
-                stopping.cancel()
-            alive.assert_all_dead()
-        return child
-
-    child = asyncio.run(run())
+@looped
+async def test_cancelling_the_caller_does_not_leave_the_ladder_half_climbed(alive: Liveness) -> None:
+    async with attached(program("deaf", "stubborn"), env=alive.env) as child:
+        alive.hear("stubborn")
+        stopping = asyncio.create_task(stop(child, grace=LONG))
+        with pytest.raises(BrokenPipeError):
+            await child.write(bytes(1_000_000))
+        stopping.cancel()
+    alive.assert_all_dead()
     assert child.ending is not None
     assert names(child.ending.result()) == ["stdin closed", "SIGKILL"]
 
 
-def test_each_of_a_group_gets_one_term_because_many_take_the_second_as_now(alive: Liveness) -> None:
+@looped
+async def test_each_of_a_group_gets_one_term_because_many_take_the_second_as_now(alive: Liveness) -> None:
     counting = (
         "trap 'echo TERM' TERM; echo ready; while read line; do :; done; while kill -0 $$; do sleep 0.01 & wait; done"
     )
-
-    async def run() -> bytes:
-        async with (
-            asyncio.timeout(PATIENCE),
-            attach(spawn(["/bin/sh", "-c", counting], env=alive.env, cwd=Path("/"))) as child,
-        ):
-            output = await child.read()
-            stopping = asyncio.create_task(stop(child, grace=0.3))
-            while chunk := await child.read():
-                output += chunk
-            await stopping
-            return output
-
-    assert asyncio.run(run()) == b"ready\nTERM\n"
+    async with attached(["/bin/sh", "-c", counting], env=alive.env) as child:
+        output = await child.read()
+        stopping = asyncio.create_task(stop(child, grace=0.3))
+        while chunk := await child.read():
+            output += chunk
+        await stopping
+    assert output == b"ready\nTERM\n"
 
 
 @looped

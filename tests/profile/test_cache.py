@@ -55,6 +55,15 @@ def found(file: Path) -> Found:
     return Found(file.stem, file, file.parent, "path")
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The smallest profile, which the cache has."""
+    made = tmp_path / "p.yaml"
+    made.write_text(SMALLEST)
+    load(found(made), cache=tmp_path / "cache")
+    return made
+
+
 @pytest.mark.parametrize("text", [EVERYTHING, SMALLEST, MINIMAL])
 def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> None:
     file = tmp_path / "p.yaml"
@@ -90,10 +99,7 @@ def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) ->
                 assert recalled.positions.where(path, key=key, offset=offset) == expected, (path, key, offset)
 
 
-def test_another_text_is_checked_anew(tmp_path: Path) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SMALLEST)
-    load(found(file), cache=tmp_path / "cache")
+def test_another_text_is_checked_anew(file: Path, tmp_path: Path) -> None:
     before = file.stat()
     file.write_text(SMALLEST.replace("agent}", "other}"))  # as long as before
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -110,20 +116,14 @@ def test_a_profile_with_a_warning_is_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"key":1}', b"\xff", b'{"key":"","stamp":[]}'])
-def test_an_entry_that_is_damaged_counts_as_none(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SMALLEST)
-    load(found(file), cache=tmp_path / "cache")
+def test_an_entry_that_is_damaged_counts_as_none(file: Path, tmp_path: Path, content: bytes) -> None:
     (entry,) = (tmp_path / "cache" / "profiles").iterdir()
     entry.write_bytes(content)
     assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
 
 
 @pytest.mark.parametrize("member", ["parts", "profile", "merged", "places", "leaks"])
-def test_an_entry_of_another_shape_counts_as_none(tmp_path: Path, member: str) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SMALLEST)
-    load(found(file), cache=tmp_path / "cache")
+def test_an_entry_of_another_shape_counts_as_none(file: Path, tmp_path: Path, member: str) -> None:
     (entry,) = (tmp_path / "cache" / "profiles").iterdir()
     content = json.loads(entry.read_text())
     content["answer"][member] = {"unknown": 1}
@@ -131,10 +131,7 @@ def test_an_entry_of_another_shape_counts_as_none(tmp_path: Path, member: str) -
     assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
 
 
-def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SMALLEST)
-    load(found(file), cache=tmp_path / "cache")
+def test_another_version_of_the_code_checks_anew(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acp_launch.document.cache.JsonCache._stamp", lambda entries: ["another"])
     assert cache.read_cache(tmp_path / "cache", found(file)) is None
 
@@ -147,10 +144,7 @@ def test_a_directory_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     assert load(found(file), cache=blocked / "deeper").profile.agent.command == "agent"
 
 
-def test_entries_are_for_the_user_alone(tmp_path: Path) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_text(SMALLEST)
-    load(found(file), cache=tmp_path / "cache")
+def test_entries_are_for_the_user_alone(file: Path, tmp_path: Path) -> None:
     (entry,) = (tmp_path / "cache" / "profiles").iterdir()
     assert stat.S_IMODE(entry.stat().st_mode) == 0o600
     assert stat.S_IMODE(entry.parent.stat().st_mode) == 0o700

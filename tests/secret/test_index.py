@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,18 +66,16 @@ def test_one_bad_entry_costs_only_itself(index: NameIndex, tmp_path: Path) -> No
     assert NameIndex(tmp_path / "state", "file").names() == {"other": 1.0}
 
 
-def test_one_that_cannot_be_read_is_left_as_it_is(index: NameIndex, tmp_path: Path) -> None:
-    (tmp_path / "state" / "secrets.json").mkdir(parents=True)
-    assert index.names() == {}
-    index.put("a")
-    assert (tmp_path / "state" / "secrets.json").is_dir()
-
-
-def test_a_pipe_in_its_place_does_not_hang(index: NameIndex, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_one_that_cannot_be_read_is_left_as_it_is_and_not_waited_for(
+    index: NameIndex, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     (tmp_path / "state").mkdir()
-    os.mkfifo(tmp_path / "state" / "secrets.json")
+    file = tmp_path / "state" / "secrets.json"
+    make(file)
     index.put("a")
     assert index.names() == {}
+    assert file.exists() and not file.is_file()
 
 
 def test_a_process_that_keeps_the_lock_costs_a_moment_and_the_entry(

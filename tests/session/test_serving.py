@@ -175,14 +175,9 @@ async def test_what_another_session_tells_is_not_ours() -> None:
         await agent.says(update("s1", "stray"))
         await agent.answers(request, {"sessionId": "s2"})
         await ready
-        question = {
-            "sessionId": "s1",
-            "toolCall": {"toolCallId": "c"},
-            "options": [{"optionId": "y", "name": "Y", "kind": "allow_once"}],
-        }
         await agent.says(
             update("s1", "stray too"),
-            {"id": 1, "method": "session/request_permission", "params": question},
+            asking({"toolCallId": "c"}),
             read(2),
             update("s2", "ours"),
         )
@@ -235,25 +230,23 @@ async def test_an_answer_is_about_the_call_that_was_asked_about() -> None:
         assert recorder.of("unasked") == [("c", "permissions.default: ask")]
 
 
-def test_a_question_shows_the_call_as_it_was_when_it_was_asked() -> None:
-    async def story() -> None:
-        asked: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+@looped
+async def test_a_question_shows_the_call_as_it_was_when_it_was_asked() -> None:
+    asked: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        async def ask(question: ToolQuestion) -> Answer:
-            asked.set_result(question.call)
-            return await answer
+    async def ask(question: ToolQuestion) -> Answer:
+        asked.set_result(question.call)
+        return await answer
 
-        async with serving({}, ask=ask) as (_, agent, recorder, _):
-            call = {"toolCallId": "c", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}
-            await agent.says(asking(call))
-            shown = await asked
-            await agent.says(told({"toolCallId": "c", "rawInput": {"command": "rm -rf /"}}))
-            await recorder.has("update", 1)
-            assert shown["rawInput"] == {"command": "ls"}
-            answer.set_result(Answer("y"))
-            await agent.hears()
-            (permission,) = recorder.of("permission")
-            assert permission.tool_call["rawInput"] == {"command": "ls"}
-
-    asyncio.run(story())
+    async with serving({}, ask=ask) as (_, agent, recorder, _):
+        call = {"toolCallId": "c", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}
+        await agent.says(asking(call))
+        shown = await asked
+        await agent.says(told({"toolCallId": "c", "rawInput": {"command": "rm -rf /"}}))
+        await recorder.has("update", 1)
+        assert shown["rawInput"] == {"command": "ls"}
+        answer.set_result(Answer("y"))
+        await agent.hears()
+        (permission,) = recorder.of("permission")
+        assert permission.tool_call["rawInput"] == {"command": "ls"}
