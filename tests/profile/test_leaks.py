@@ -186,13 +186,6 @@ def test_anything_else_is_let_pass_whatever_its_shape(root: dict[str, Any]) -> N
     assert said(root) == []
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda file: file.name)
-def test_the_built_in_profiles_give_nothing_away(file: Path) -> None:
-    document, _ = parse(file.read_text(encoding="utf-8"), file.name)
-    assert document is not None
-    assert said(document.root) == []
-
-
 POPULAR = """
 agent: {command: gemini, args: [--acp, --model, gemini-2.5-pro], env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}}
 mcp_servers:
@@ -340,7 +333,10 @@ def test_a_comment_may_explain_and_hold_a_place(comment: str) -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda file: file.name)
 def test_the_built_in_profiles_hold_no_credential_anywhere(file: Path) -> None:
-    assert strayed(file.read_text(encoding="utf-8")) == []
+    text = file.read_text(encoding="utf-8")
+    document, _ = parse(text, file.name)
+    assert document is not None
+    assert (said(document.root), strayed(text)) == ([], [])
 
 
 @pytest.mark.whole

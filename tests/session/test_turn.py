@@ -206,35 +206,32 @@ async def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, mess
         assert caught.value.fix == "start afresh under this name: --session n --new"
 
 
-def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None:
+@looped
+async def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None:
     """C-61, C-62, C-63."""
+    never: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Semaphore(0)
 
-    async def story() -> None:
-        never: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        asked = asyncio.Semaphore(0)
+    async def ask(question: ToolQuestion) -> Answer:
+        asked.release()
+        return await never
 
-        async def ask(question: ToolQuestion) -> Answer:
-            asked.release()
-            return await never
-
-        async with negotiated(ask=ask) as (connection, agent, recorder, client):
-            turn, running, request = await in_turn(connection, agent, client)
-            await agent.says(question(0), question("b", call="c2"))
-            await asked.acquire()
-            await asked.acquire()
-            turn.cancel()
-            turn.cancel()
-            await agent.hears("session/cancel")
-            answers = [await agent.hears(), await agent.hears()]
-            assert [answer["id"] for answer in answers] == [0, "b"]
-            assert all(answer["result"] == {"outcome": {"outcome": "cancelled"}} for answer in answers)
-            await agent.says(update("s1", "late"))
-            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled"}})
-            assert (await running).stop_reason == "cancelled"
-            assert recorder.of("update")[-1] == "late"
-            assert recorder.of("cancelled") == [["c1", "c2"]]
-
-    asyncio.run(story())
+    async with negotiated(ask=ask) as (connection, agent, recorder, client):
+        turn, running, request = await in_turn(connection, agent, client)
+        await agent.says(question(0), question("b", call="c2"))
+        await asked.acquire()
+        await asked.acquire()
+        turn.cancel()
+        turn.cancel()
+        await agent.hears("session/cancel")
+        answers = [await agent.hears(), await agent.hears()]
+        assert [answer["id"] for answer in answers] == [0, "b"]
+        assert all(answer["result"] == {"outcome": {"outcome": "cancelled"}} for answer in answers)
+        await agent.says(update("s1", "late"))
+        await agent.says({"id": request["id"], "result": {"stopReason": "cancelled"}})
+        assert (await running).stop_reason == "cancelled"
+        assert recorder.of("update")[-1] == "late"
+        assert recorder.of("cancelled") == [["c1", "c2"]]
 
 
 @looped
@@ -379,58 +376,52 @@ async def test_a_turn_that_is_over_is_not_cancelled() -> None:
         assert recorder.of("cancelled") == []
 
 
-def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> None:
+@looped
+async def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> None:
     """C-11, C-65."""
+    answers: dict[str, asyncio.Future[Answer]] = {}
+    asked = asyncio.Semaphore(0)
 
-    async def story() -> None:
-        answers: dict[str, asyncio.Future[Answer]] = {}
-        asked = asyncio.Semaphore(0)
+    async def ask(question: ToolQuestion) -> Answer:
+        title = question.call["title"]
+        answers[title] = asyncio.get_running_loop().create_future()
+        asked.release()
+        return await answers[title]
 
-        async def ask(question: ToolQuestion) -> Answer:
-            title = question.call["title"]
-            answers[title] = asyncio.get_running_loop().create_future()
-            asked.release()
-            return await answers[title]
-
-        async with negotiated(ask=ask) as (connection, agent, recorder, client):
-            await in_turn(connection, agent, client)
-            await agent.says(question(1, call="a"), question(2, call="b"))
-            await asked.acquire()
-            await asked.acquire()
-            await agent.says({"method": "$/cancel_request", "params": {"requestId": 1}})
-            withdrawn = await agent.hears()
-            assert (withdrawn["id"], withdrawn["error"]["code"]) == (1, -32800)
-            answers["Do b"].set_result(Answer("always"))
-            assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": "always"}
-            (permission,) = recorder.of("permission")
-            assert (permission.allowed, permission.by) == (True, "you")
-
-    asyncio.run(story())
+    async with negotiated(ask=ask) as (connection, agent, recorder, client):
+        await in_turn(connection, agent, client)
+        await agent.says(question(1, call="a"), question(2, call="b"))
+        await asked.acquire()
+        await asked.acquire()
+        await agent.says({"method": "$/cancel_request", "params": {"requestId": 1}})
+        withdrawn = await agent.hears()
+        assert (withdrawn["id"], withdrawn["error"]["code"]) == (1, -32800)
+        answers["Do b"].set_result(Answer("always"))
+        assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": "always"}
+        (permission,) = recorder.of("permission")
+        assert (permission.allowed, permission.by) == (True, "you")
 
 
-def test_the_agent_is_not_silent_while_the_user_is_asked() -> None:
+@looped
+async def test_the_agent_is_not_silent_while_the_user_is_asked() -> None:
     """The deadline of a turn's silence stands still while we wait for a person."""
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-    async def story() -> None:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def ask(question: ToolQuestion) -> Answer:
+        return await answer
 
-        async def ask(question: ToolQuestion) -> Answer:
-            return await answer
-
-        async with negotiated(ask=ask) as (connection, agent, _, client):
-            ready = opened(connection, client)
-            await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
-            await ready
-            running = asyncio.create_task(Turn(connection, client, "s1", silence=0.1).run(TEXT))
-            request = await agent.hears("session/prompt")
-            await agent.says(question(0))
-            done, _ = await asyncio.wait({running}, timeout=0.4)
-            assert not done
-            answer.set_result(Answer("no"))
-            await agent.hears()
-            done, _ = await asyncio.wait({running}, timeout=0.05)
-            assert not done  # the agent has all its time again, from the answer on
-            await agent.answers(request, {"stopReason": "end_turn"})
-            assert (await running).stop_reason == "end_turn"
-
-    asyncio.run(story())
+    async with negotiated(ask=ask) as (connection, agent, _, client):
+        ready = opened(connection, client)
+        await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+        await ready
+        running = asyncio.create_task(Turn(connection, client, "s1", silence=0.1).run(TEXT))
+        request = await agent.hears("session/prompt")
+        await agent.says(question(0))
+        done, _ = await asyncio.wait({running}, timeout=0.4)
+        assert not done
+        answer.set_result(Answer("no"))
+        await agent.hears()
+        done, _ = await asyncio.wait({running}, timeout=0.05)
+        assert not done  # the agent has all its time again, from the answer on
+        await agent.answers(request, {"stopReason": "end_turn"})
+        assert (await running).stop_reason == "end_turn"

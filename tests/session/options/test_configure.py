@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -67,15 +67,6 @@ async def offering(result: object) -> AsyncIterator[Scene]:
         yield scene
 
 
-def play(result: object, story: Callable[[Scene], Awaitable[None]]) -> Scene:
-    async def whole() -> Scene:
-        async with offering(result) as scene:
-            await story(scene)
-            return scene
-
-    return asyncio.run(whole())
-
-
 def now(option: dict[str, Any], value: object) -> dict[str, Any]:
     return {**option, "currentValue": value}
 
@@ -111,10 +102,10 @@ def test_a_set_without_an_option_or_a_value_is_a_usage_error(text: str) -> None:
     assert caught.value.fix == "for example: --set model=opus"
 
 
-def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer() -> None:
+@looped
+async def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer() -> None:
     """C-51, C-52: effort comes only with the other model, and a boolean says that it is one."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODE, MODEL]}) as scene:
         task = scene.configured(
             MODE_PLAN, Setting("model", "Sonnet", "b"), Setting("effort", "HIGH", "c"), Setting("web", True, "d")
         )
@@ -125,8 +116,7 @@ def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer
         await scene.is_asked("web", True, [*final[:3], now(WEB, True)], type="boolean")
         await task
         assert scene.values == {"mode": "plan", "m": "sonnet", "effort": "high", "web": True}
-
-    assert play({"configOptions": [MODE, MODEL]}, story).recorder.of("note") == []
+    assert scene.recorder.of("note") == []
 
 
 @looped
@@ -216,29 +206,25 @@ async def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
         assert scene.values == {"mode": "ask", "m": "opus"}
 
 
-def test_an_agent_that_agrees_and_does_otherwise_is_told_of() -> None:
+@looped
+async def test_an_agent_that_agrees_and_does_otherwise_is_told_of() -> None:
     """Not an error: agents make another of a value, an alias of a model for instance."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODE]}) as scene:
         task = scene.configured(MODE_PLAN)
         await scene.is_asked("mode", "plan", [MODE])
         await task
-
-    assert play({"configOptions": [MODE]}, story).recorder.of("note") == [
-        'review.yaml:12:9 session.mode: the agent has "mode" at "ASK", not "plan"'
-    ]
+    assert scene.recorder.of("note") == ['review.yaml:12:9 session.mode: the agent has "mode" at "ASK", not "plan"']
 
 
-def test_an_option_that_a_later_one_changed_back_is_told_of() -> None:
+@looped
+async def test_an_option_that_a_later_one_changed_back_is_told_of() -> None:
     """Also when it held from the start and nothing was sent for it."""
-
-    async def story(scene: Scene) -> None:
+    async with offering({"configOptions": [MODE, MODEL, WEB]}) as scene:
         task = scene.configured(Setting("web", False, "w"), MODE_PLAN, Setting("model", "sonnet", "c"))
         await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL, WEB])
         await scene.is_asked("m", "sonnet", [MODE, now(MODEL, "sonnet"), now(WEB, True)])
         await task
-
-    assert play({"configOptions": [MODE, MODEL, WEB]}, story).recorder.of("note") == [
+    assert scene.recorder.of("note") == [
         'w: the agent has "web" at "on", not "false"',
         'review.yaml:12:9 session.mode: the agent has "mode" at "ASK", not "plan"',
     ]

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -73,19 +73,9 @@ class Desk:
         return raised.value.code, raised.value.message
 
 
-def at_a_desk(story: Callable[[Desk], Awaitable[None]], env: dict[str, str] | None = None) -> Desk:
-    """Everything bounded, and closed at the end."""
-
-    async def run() -> Desk:
-        async with at_work(env) as it:
-            await story(it)
-            return it
-
-    return asyncio.run(run())
-
-
 @asynccontextmanager
 async def at_work(env: dict[str, str] | None = None) -> AsyncIterator[Desk]:
+    """Everything bounded, and closed at the end."""
     it = Desk({"PATH": os.environ["PATH"]} | (env or {}))
     try:
         async with asyncio.timeout(PATIENCE):
@@ -95,21 +85,19 @@ async def at_work(env: dict[str, str] | None = None) -> AsyncIterator[Desk]:
         assert live() == []
 
 
-def test_all_five_methods_are_served() -> None:
+@looped
+async def test_all_five_methods_are_served() -> None:
     """C-20: `terminal` promises every one of them."""
     methods = {"create", "output", "wait_for_exit", "kill", "release"}
-    it = at_a_desk(nothing)
-    assert set(it.terminals.services()) == {f"terminal/{method}" for method in methods}
-
-
-async def nothing(desk: Desk) -> None:
+    async with at_work() as desk:
+        assert set(desk.terminals.services()) == {f"terminal/{method}" for method in methods}
     assert desk.told == []
 
 
-def test_a_command_is_run_waited_for_and_released() -> None:
+@looped
+async def test_a_command_is_run_waited_for_and_released() -> None:
     """C-71, C-73; exit codes are unsigned."""
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         id = await desk.runs("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
         assert await desk.asks("wait_for_exit", terminalId=id) == {"exitCode": 3, "signal": None}
         assert await desk.asks("output", terminalId=id) == {
@@ -118,29 +106,25 @@ def test_a_command_is_run_waited_for_and_released() -> None:
             "exitStatus": {"exitCode": 3, "signal": None},
         }
         assert await desk.asks("release", terminalId=id) == {}
-
-    it = at_a_desk(story)
     line = "/bin/sh -c 'echo out; echo err >&2; exit 3'"
-    told = [(step.terminal_id, step.command, step.cwd, step.output, step.exit) for step in it.told]
+    told = [(step.terminal_id, step.command, step.cwd, step.output, step.exit) for step in desk.told]
     assert told == [
         ("terminal-1", line, "/", "", None),
         ("terminal-1", line, "/", "out\nerr\n", None),
         ("terminal-1", line, "/", "", "exit status 3"),
     ]
     raw = {"command": "/bin/sh", "args": ["-c", "echo out; echo err >&2; exit 3"], "cwd": "/"}
-    assert it.asked == [{"kind": "execute", "title": line, "rawInput": raw}]
+    assert desk.asked == [{"kind": "execute", "title": line, "rawInput": raw}]
 
 
-def test_creating_returns_before_the_command_ends_and_there_is_no_status_while_it_runs() -> None:
+@looped
+async def test_creating_returns_before_the_command_ends_and_there_is_no_status_while_it_runs() -> None:
     """C-71."""
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         id = await desk.runs("/bin/sh", "-c", "echo ready; exec sleep 1000")
         await desk.hears("ready\n")
         assert await desk.asks("output", terminalId=id) == {"output": "ready\n", "truncated": False}
-
-    it = at_a_desk(story)
-    assert it.told[-1].exit == "signal SIGTERM"
+    assert desk.told[-1].exit == "signal SIGTERM"
 
 
 @looped
@@ -216,20 +200,20 @@ async def test_an_unknown_terminal_is_an_error(id: object) -> None:
         assert (code, message) == (-32002, "there is no such terminal, or it was released")
 
 
-def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_releasing_ends_what_runs_and_a_waiter_hears_how(
+    alive: Liveness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """C-73."""
     monkeypatch.setattr(terminal, "GRACE_SECONDS", 0.05)
-
-    async def story(desk: Desk) -> None:
+    async with at_work(alive.env) as desk:
         id = await desk.runs(*program("deaf", "stubborn"))
         await asyncio.to_thread(alive.hear, "stubborn")
         waiting = desk.asks("wait_for_exit", terminalId=id)
         heard, released = await asyncio.gather(waiting, desk.asks("release", terminalId=id))
         assert (heard, released) == ({"exitCode": None, "signal": "SIGKILL"}, {})
         assert live() == []
-
-    it = at_a_desk(story, alive.env)
-    assert it.told[-1].exit == "signal SIGKILL"
+    assert desk.told[-1].exit == "signal SIGKILL"
     alive.assert_all_dead()
 
 
@@ -251,16 +235,15 @@ async def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
     alive.assert_all_dead()
 
 
-def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
-    async def story(desk: Desk) -> None:
+@looped
+async def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
+    async with at_work() as desk:
         desk.answer = "denied: permissions.default: deny"
         code, message = await desk.refuses("create", command="true")
         assert (code, message) == (-32603, "denied: permissions.default: deny")
         assert live() == []
-
-    it = at_a_desk(story)
     exit = "it was refused: denied: permissions.default: deny"
-    assert it.told == [TerminalEvent(terminal_id="", command="true", cwd="/", exit=exit)]
+    assert desk.told == [TerminalEvent(terminal_id="", command="true", cwd="/", exit=exit)]
 
 
 @looped
@@ -272,19 +255,17 @@ async def test_a_command_that_cannot_be_run_is_said_before_the_user_is_asked() -
         assert desk.asked == []
 
 
-def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
+@looped
+async def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_bytes(b"\x7fELF of another world")
     tool.chmod(0o755)
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         code, message = await desk.refuses("create", command=str(tool))
         reason = "it is not a program for this machine, and not a script with a #! line; name its interpreter first"
         assert (code, message) == (-32603, f"{tool} could not be started: {reason}")
-
-    it = at_a_desk(story)
-    assert it.told[-1].exit is not None
-    assert it.told[-1].exit.startswith("it was refused: ")
+    assert desk.told[-1].exit is not None
+    assert desk.told[-1].exit.startswith("it was refused: ")
 
 
 @looped
@@ -300,8 +281,9 @@ async def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatc
         assert len(set(ids)) == 4
 
 
-def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
-    async def story(desk: Desk) -> None:
+@looped
+async def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
+    async with at_work() as desk:
         asked, answered = asyncio.Event(), asyncio.Event()
 
         async def slowly(call: dict[str, Any]) -> str:
@@ -316,8 +298,6 @@ def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> No
         answered.set()
         assert await creating == (-32603, "the session is over")
         assert live() == []
-
-    at_a_desk(story)
 
 
 TREES = {
@@ -360,17 +340,15 @@ async def test_a_session_that_ends_in_a_hurry_gives_no_grace(
     alive.assert_all_dead()
 
 
-def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets of this process: `env` in a terminal must not be a way to them."""
     monkeypatch.setattr(terminal, "StreamRedactor", lambda: StreamRedactor(knowing("hunter2hunter2")))
-
-    async def story(desk: Desk) -> None:
+    async with at_work() as desk:
         id = await desk.runs("/bin/sh", "-c", "printf hunter2; printf 'hunter2 and on'")
         await desk.asks("wait_for_exit", terminalId=id)
         assert (await desk.asks("output", terminalId=id))["output"] == "*** and on"
-
-    it = at_a_desk(story)
-    assert "".join(step.output for step in it.told) == "*** and on"
+    assert "".join(step.output for step in desk.told) == "*** and on"
 
 
 @pytest.mark.whole
