@@ -5,8 +5,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from acp_launch.profile.model import Restart, StdioOptions
 from acp_launch.served.serverhost import ServerHost
 from acp_launch.served.shared import ENDED, JOINED, SHARE
 from acp_launch.served.wire import STATUS
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.whole  # a host ends long after its last launch
@@ -76,8 +77,9 @@ class Caller:
         self._line.close()
 
 
-async def hosted(tmp_path: Path, story: Any) -> None:
-    """Run a host while the story lasts, and then to its own end."""
+@asynccontextmanager
+async def hosted(tmp_path: Path) -> AsyncIterator[Callable[[], Caller]]:
+    """Run a host, and then to its own end."""
     async with asyncio.TaskGroup() as tasks:
         host = ServerHost(tmp_path, 1 << 20, asyncio.Event(), tasks)
         running = tasks.create_task(host.run())
@@ -88,14 +90,15 @@ async def hosted(tmp_path: Path, story: Any) -> None:
                 lines.callback(made.leave)
                 return made
 
-            await story(caller)
+            yield caller
         async with asyncio.timeout(PATIENCE):
             await running
         await host.close()
 
 
-def test_two_launches_of_the_same_server_have_one_process_and_the_last_one_ends_it(tmp_path: Path) -> None:
-    async def story(caller: Callable[[], Caller]) -> None:
+@looped
+async def test_two_launches_of_the_same_server_have_one_process_and_the_last_one_ends_it(tmp_path: Path) -> None:
+    async with hosted(tmp_path) as caller:
         one, two, three = caller(), caller(), caller()
         await one.share(server())
         await two.share(server(), "b")
@@ -109,34 +112,31 @@ def test_two_launches_of_the_same_server_have_one_process_and_the_last_one_ends_
             ("polite#2", 1),
         ]
 
-    asyncio.run(hosted(tmp_path, story))
 
-
-def test_before_the_handshake_a_ping_waits_for_the_process_and_all_else_is_refused(tmp_path: Path) -> None:
-    async def story(caller: Callable[[], Caller]) -> None:
+@looped
+async def test_before_the_handshake_a_ping_waits_for_the_process_and_all_else_is_refused(tmp_path: Path) -> None:
+    async with hosted(tmp_path) as caller:
         one = caller()
         await one.share(server())
         await one.hear()
         assert (await one.ask(method="ping"))["result"] == {}
         assert (await one.ask(method="tools/list"))["error"]["code"] == -32601
 
-    asyncio.run(hosted(tmp_path, story))
-
 
 @pytest.mark.parametrize("line", [SHARE + b"{", SHARE + b'{"server": {}}', SHARE + b"\xff"], ids=repr)
-def test_what_is_no_request_ends_the_connection_and_not_the_host(tmp_path: Path, line: bytes) -> None:
-    async def story(caller: Callable[[], Caller]) -> None:
+@looped
+async def test_what_is_no_request_ends_the_connection_and_not_the_host(tmp_path: Path, line: bytes) -> None:
+    async with hosted(tmp_path) as caller:
         one, two = caller(), caller()
         await one.say(line)
         assert await one.hear() == b""
         await two.share(server())
         assert (await two.hear()).startswith(JOINED)
 
-    asyncio.run(hosted(tmp_path, story))
 
-
-def test_a_process_that_fails_for_good_says_so_to_each_launch(tmp_path: Path) -> None:
-    async def story(caller: Callable[[], Caller]) -> None:
+@looped
+async def test_a_process_that_fails_for_good_says_so_to_each_launch(tmp_path: Path) -> None:
+    async with hosted(tmp_path) as caller:
         callers = [caller() for _ in range(2)]
         for each in callers:
             await each.share(server("-c", "import sys; sys.exit('no such luck canary')"))
@@ -148,5 +148,3 @@ def test_a_process_that_fails_for_good_says_so_to_each_launch(tmp_path: Path) ->
             assert whys == ["", *["exited with status 1"] * (len(whys) - 1)]
             end = json.loads(said[-1].removeprefix(ENDED))
             assert (end["ended"]["how"], end["detail"]) == ("exited with status 1", ["no such luck ***"])
-
-    asyncio.run(hosted(tmp_path, story))
