@@ -1,21 +1,21 @@
 """Connections to servers on the published `mcp` package, in each way it serves HTTP."""
 
-import asyncio
 import subprocess
 
 import pytest
 
 from tests.conformance.suite import listening
+from tests.looped import looped
 
 from .peer import connected, remote
 
 
 @pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("kind", ["stateful", "stateless", "json", "sse"])
-def test_a_server_of_the_sdk_is_used_like_any_other(kind: str) -> None:
+@looped
+async def test_a_server_of_the_sdk_is_used_like_any_other(kind: str) -> None:
     """M-8, M-24, M-25, M-31, M-32, M-41: from the first ping to the end, in both eras where it speaks both."""
-
-    async def use(url: str) -> None:
+    with listening("tests.servers.http_sdk", kind, stderr=subprocess.DEVNULL) as url:
         async with connected(remote(url)) as peer:
             assert "result" in await peer.call("ping")
             assert peer.remote.era == ("sse" if kind == "sse" else "modern")
@@ -36,6 +36,3 @@ def test_a_server_of_the_sdk_is_used_like_any_other(kind: str) -> None:
                 assert answer["result"]["structuredContent"] == {"result": 4}
             await peer.remote.stop(grace=2)
             assert peer.logged == b""
-
-    with listening("tests.servers.http_sdk", kind, stderr=subprocess.DEVNULL) as url:
-        asyncio.run(use(url))

@@ -163,18 +163,14 @@ def test_a_proxy_of_the_environment_is_used_for_other_hosts(monkeypatch: pytest.
         assert dict(server.requests[0]["headers"])["Host"] == "docs.example.com"
 
 
-def test_this_machine_and_hosts_in_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_this_machine_and_hosts_in_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempered() as server:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-        asyncio.run(introduced(server.url))
+        await introduced(server.url)
         monkeypatch.setenv("NO_PROXY", "docs.invalid")
-
-        async def use() -> None:
-            async with connected(remote("http://docs.invalid/mcp")) as peer:
-                peer.ask("initialize", HELLO)
-                assert "its name cannot be looked up" in (await peer.ended()).how
-
-        asyncio.run(use())
+        async with connected(remote("http://docs.invalid/mcp")) as peer:
+            assert "its name cannot be looked up" in (await peer.rejected()).how
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "127.1.1.1", "127.1", "2130706433", "x.localhost", "localhost."])
@@ -215,33 +211,27 @@ async def test_a_proxy_that_cannot_be_reached_is_mentioned(scheme: str, monkeypa
         assert "sekret-pw" not in str(end)
 
 
-def test_a_proxy_that_refuses_to_connect_us_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_proxy_that_refuses_to_connect_us_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"on": "*", "do": "status", "status": 407}
     with tempered(faults=[said]) as server:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
-
-        async def use() -> None:
-            async with connected(remote("https://docs.example.com/mcp")) as peer:
-                end = await peer.rejected()
-                assert end.how.startswith("could not be reached through the proxy: 407")
-                assert "NO_PROXY" in end.reason
-
-        asyncio.run(use())
+        async with connected(remote("https://docs.example.com/mcp")) as peer:
+            end = await peer.rejected()
+            assert end.how.startswith("could not be reached through the proxy: 407")
+            assert "NO_PROXY" in end.reason
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "gopher://127.0.0.1:9"])
-def test_a_proxy_of_a_kind_that_is_not_known_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_proxy_of_a_kind_that_is_not_known_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with tempered() as server:
-        asyncio.run(introduced(server.url))
-
-    async def use() -> None:
-        async with connected(remote("http://docs.example.com/mcp")) as peer:
-            end = await peer.rejected()
-            assert "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used" in end.how
-            assert end.follows == "never"
-
-    asyncio.run(use())
+        await introduced(server.url)
+    async with connected(remote("http://docs.example.com/mcp")) as peer:
+        end = await peer.rejected()
+        assert "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used" in end.how
+        assert end.follows == "never"
 
 
 @looped
