@@ -209,7 +209,7 @@ SEAMS: dict[tuple[str, str], Held | CannotMeet] = {
     ("confined", "registry"): Held(
         "tests/cli/test_agents.py::test_a_confined_agent_of_the_registry_sees_its_program_and_its_seat_alone"
     ),
-    ("confined", "api"): Held("tests/api/test_meets.py::test_a_confined_agent_sees_its_place_alone"),
+    ("confined", "api"): Held("tests/api/test_prompts.py::test_an_agent_of_a_command_line_may_be_confined"),
     ("container", "ssh"): Held("tests/plan/test_elsewhere.py::test_what_cannot_be_done_from_here_is_refused"),
     ("container", "import"): Held("tests/interop/test_writers.py::test_an_agent_that_leaves_its_place_is_told_of"),
     ("container", "login"): Held(

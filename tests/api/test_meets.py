@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from acp_launch.errors import ProfileError
 from acp_launch.served.connect import read_shared
 from acp_launch.served.registry import find_server_host
 from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
-from tests.confined import needs_box
 from tests.looped import bounded
 from tests.patience import until
 
@@ -45,16 +43,6 @@ async def test_a_private_host_is_shown_and_no_run_uses_it(launch: Launcher) -> N
         assert (done.code, done.methods[0]) == (0, "initialize")
         down = await asyncio.to_thread(launch.forked, "down", "p")
         assert (down.code, "p is not up" in down.err) == (3, True)
-
-
-def test_a_confined_agent_sees_its_place_alone(launch: Launcher, tmp_path: Path) -> None:
-    needs_box()
-    (tmp_path / "other").write_text("x")
-    launch.profile("spy")
-    launch.extend(runtime={"confined": {}})
-    asked = f"[os.path.exists({str(tmp_path / 'other')!r}), os.getcwd()]"
-    result = acp_launch.run("p", asked, cwd=launch.project, trust=True)
-    assert json.loads(result.answer) == [False, str(launch.project)]
 
 
 def test_locked_refuses_what_the_command_line_refuses(launch: Launcher) -> None:

@@ -409,18 +409,17 @@ def test_an_item_ends_with_the_caller_that_has_its_lifeline(launch: Launcher) ->
 # The check
 
 
-def checked(*words: str, timeout: float = 60) -> CheckCommand:
-    return CheckCommand(command=words, timeout=Duration(timeout))
+def checked(*words: str) -> CheckCommand:
+    return CheckCommand(command=words, timeout=Duration(60))
 
 
-@pytest.mark.parametrize(("word", "outcome", "code"), [("true", "passed", 0), ("false", "failed", 9)])
-def test_the_check_decides_alone(launch: Launcher, word: str, outcome: Outcome, code: int) -> None:
+def test_the_check_decides_alone(launch: Launcher) -> None:
     launch.scripted(SAYS_NOTHING)
-    batch = freeze(launch, check=checked(word))
-    assert attempt(launch, batch).code == code
+    batch = freeze(launch, check=checked("true"))
+    assert attempt(launch, batch).code == 0
     record = made(batch)
     assert record.check is not None
-    assert (record.outcome, record.exit_code, record.check.exit_code) == (outcome, 0, int(outcome == "failed"))
+    assert (record.outcome, record.exit_code, record.check.exit_code) == ("passed", 0, 0)
     assert record.files == (CHECK, EVENTS, STDERR)
 
 

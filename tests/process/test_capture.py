@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,21 @@ ENV = {"PATH": os.environ["PATH"]}
 BRIEF = 0.2  # seconds, where the deadline is what is tested
 
 
-def shell(script: str, limit: float = PATIENCE) -> CaptureResult:
-    return capture(["sh", "-c", script], limit, env=ENV, cwd=Path("/"))
+def in_loop(argv: list[str], limit: float, *, env: dict[str, str], cwd: Path) -> CaptureResult:
+    return asyncio.run(captured(argv, limit, env=env, cwd=cwd))
 
 
-def test_what_a_program_prints_and_how_it_ends() -> None:
-    heard = shell("printf out; echo one >&2; echo two >&2; exit 3")
+WAYS = pytest.mark.parametrize("way", [capture, in_loop])
+Way = Callable[..., CaptureResult]
+
+
+def shell(script: str, limit: float = PATIENCE, way: Way = capture) -> CaptureResult:
+    return way(["sh", "-c", script], limit, env=ENV, cwd=Path("/"))
+
+
+@WAYS
+def test_what_a_program_prints_and_how_it_ends(way: Way) -> None:
+    heard = shell("printf out; echo one >&2; echo two >&2; cat; exit 3", way=way)
     assert (heard.out, heard.err, heard.ending, heard.timed_out) == (b"out", ("one", "two"), Exit(3, None), False)
 
 
@@ -60,20 +70,23 @@ def test_a_program_that_cannot_start_is_said_and_leaves_nothing(tmp_path: Path) 
     assert "could not be started in" in raised.value.message
 
 
-def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept() -> None:
-    heard = shell("trap '' TERM; echo out; echo err >&2; while :; do sleep 1000; done", 5 * BRIEF)
+@WAYS
+def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(way: Way) -> None:
+    heard = shell("trap '' TERM; echo out; echo err >&2; while :; do sleep 1000; done", 5 * BRIEF, way)
     assert (heard.out, heard.err, heard.timed_out) == (b"out\n", ("err",), True)
     assert str(heard.ending) == "was killed by SIGKILL"
 
 
-def test_pipes_that_are_closed_do_not_mean_the_end() -> None:
-    assert shell("exec >&- 2>&-; sleep 1000", BRIEF).timed_out
-    assert shell("exec >&- 2>&-; exit 5").ending == Exit(5, None)
+@WAYS
+def test_pipes_that_are_closed_do_not_mean_the_end(way: Way) -> None:
+    assert shell("exec >&- 2>&-; sleep 1000", BRIEF, way).timed_out
+    assert shell("exec >&- 2>&-; exit 5", way=way).ending == Exit(5, None)
 
 
+@WAYS
 @pytest.mark.parametrize("temper", ["daemon", "respawn", "hold"])
-def test_nothing_that_it_started_survives(temper: str, alive: Liveness) -> None:
-    heard = capture(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/"))
+def test_nothing_that_it_started_survives(temper: str, way: Way, alive: Liveness) -> None:
+    heard = way(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/"))
     assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
     assert heard.out == (b"last words\n" if temper == "hold" else b"")
     alive.hear("forker")
@@ -171,28 +184,11 @@ def test_what_was_printed_does_not_show_in_a_repr() -> None:
 # In an event loop.
 
 
-def shell_in_loop(script: str, limit: float = PATIENCE) -> CaptureResult:
-    return asyncio.run(captured(["sh", "-c", script], limit, env=ENV, cwd=Path("/")))
-
-
 def test_in_an_event_loop_the_same_is_heard() -> None:
-    heard = shell_in_loop("printf out; echo one >&2; echo two >&2; cat; exit 3")
-    assert (heard.out, heard.err, heard.ending, heard.timed_out) == (b"out", ("one", "two"), Exit(3, None), False)
-    assert shell_in_loop("exec >&- 2>&-; exit 5").ending == Exit(5, None)
-    assert shell_in_loop("sleep 1000 & printf out").out == b"out"
-    late = shell_in_loop("echo out; sleep 1000", 5 * BRIEF)
-    assert (late.timed_out, str(late.ending)) == (True, "was killed by SIGKILL")
-    assert len(shell_in_loop("exec yes").out) == MAX_STDOUT_BYTES
+    assert shell("sleep 1000 & printf out", way=in_loop).out == b"out"
+    assert len(shell("exec yes", way=in_loop).out) == MAX_STDOUT_BYTES
     with pytest.raises(LaunchError):
-        asyncio.run(captured(["/no/such/program"], PATIENCE, env=ENV, cwd=Path("/")))
-
-
-@pytest.mark.parametrize("temper", ["daemon", "hold"])
-def test_in_an_event_loop_nothing_survives_either(temper: str, alive: Liveness) -> None:
-    heard = asyncio.run(captured(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/")))
-    assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
-    alive.hear("forker")
-    alive.assert_all_dead()
+        in_loop(["/no/such/program"], PATIENCE, env=ENV, cwd=Path("/"))
 
 
 @looped

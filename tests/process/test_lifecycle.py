@@ -297,17 +297,15 @@ def test_the_policy_judges_each_end(
     assert (judged.state, judged.exit, judged.reason) == (state, exit_, reason)
 
 
-def crashing(
-    restart: Restart | RemoteRestart, *, answers: bool = True, uptime: float = 0.1
-) -> tuple[Life, list[float]]:
-    """Processes that all die after `uptime`, until it is final; and the pauses between them."""
+def crashing(restart: Restart | RemoteRestart, *, answers: bool = True) -> tuple[Life, list[float]]:
+    """Processes that all die after 0.1 s, until it is final; and the pauses between them."""
     now, moment = life(restart), 0.0
     pauses: list[float] = []
     for _ in range(1000):
         now = step(now, Started(), moment)
         if answers:
             now = step(now, Ready(), moment)
-        moment += uptime
+        moment += 0.1
         now = step(now, CRASH, moment)
         if now.pause is None:
             return now, pauses

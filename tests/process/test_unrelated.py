@@ -28,22 +28,18 @@ class Unrelated:
         self.wrapper = [sys.executable, str(CHILDREN / "wrapper.py"), alive.env["LIVENESS"]]
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
-        """They live until the end of the block."""
-        heard = dict(name.split() for name in self._alive.heard(2))
-        self.nurse, self.worker = int(heard["nurse"]), int(heard["worker"])
-        try:
-            yield
-        finally:
-            for pid in (self.nurse, self.worker):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self._alive.assert_all_dead()
-
-    @contextmanager
-    def launched(self, state: Path, alive: Liveness, argv: list[str]) -> Iterator[Running]:
-        with launched(state, alive, argv, wrapper=self.wrapper) as running, self.begun():
-            yield running
+    def launched(self, state: Path, alive: Liveness, *argv: str) -> Iterator[Running]:
+        """Start a launcher of ours; nurse and worker live until the end of the block."""
+        with launched(state, alive, [*argv], wrapper=self.wrapper) as running:
+            heard = dict(name.split() for name in self._alive.heard(2))
+            self.nurse, self.worker = int(heard["nurse"]), int(heard["worker"])
+            try:
+                yield running
+            finally:
+                for pid in (self.nurse, self.worker):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self._alive.assert_all_dead()
 
     def orphaned(self) -> None:
         """From here on the worker is a child of the launcher."""
@@ -73,10 +69,7 @@ def parent_dies(running: Running) -> None:
 def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end_and_a_launcher_that_is_killed(
     unrelated: Unrelated, alive: Liveness, tmp_path: Path, is_killed: bool
 ) -> None:
-    with (
-        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=unrelated.wrapper) as running,
-        unrelated.begun(),
-    ):
+    with unrelated.launched(tmp_path, alive, "/bin/sh", "-c", SCRUBBED) as running:
         alive.hear("stubborn")
         unrelated.orphaned()
         parent_dies(running)
@@ -95,10 +88,7 @@ def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end_a
 def test_our_own_daemon_is_known_by_its_mark_among_unrelated_ones(
     unrelated: Unrelated, alive: Liveness, tmp_path: Path
 ) -> None:
-    with (
-        launched(tmp_path, alive, program("forker", "daemon"), wrapper=unrelated.wrapper) as running,
-        unrelated.begun(),
-    ):
+    with unrelated.launched(tmp_path, alive, *program("forker", "daemon")) as running:
         alive.hear("forker", "daemon")
         running.tell("end")
         assert running.process.wait(PATIENCE) == 0

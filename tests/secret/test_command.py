@@ -51,8 +51,8 @@ class Calls:
         return self._said
 
 
-def outcome(said: Said | LaunchError, name: str = "github", argv: Sequence[str] = OP) -> Outcome:
-    return CommandStore(argv, limit=10.0, run=Calls(said)).read([name])[name]
+def outcome(said: Said | LaunchError) -> Outcome:
+    return CommandStore(OP, limit=10.0, run=Calls(said)).read(["github"])["github"]
 
 
 def value(out: bytes) -> str:
