@@ -5,6 +5,7 @@ The module imports little, because waits in threads and without an event loop fo
 """
 
 import os
+import termios
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -136,3 +137,8 @@ async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = N
         await asyncio.wait(tasks)
     for task in done:
         task.result()
+
+
+def is_asking() -> bool:
+    """Tell whether a question of ssh stands on our terminal (`bridge.askpass`): nothing may be written below it."""
+    return os.isatty(2) and termios.tcgetattr(2)[6][termios.VEOL] == b"\3"

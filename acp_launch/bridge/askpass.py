@@ -17,7 +17,7 @@ ANSWER_SECONDS = 100  # a little less than sshd and the default of `agent.timeou
 LOOK_SECONDS = 1  # between two looks whether the job is there
 MAX_LINE_BYTES = 4096  # of a terminal
 MARK = "▐"  # of our own lines (`acp_launch.problem`)
-CTRL_C = b"\3"  # `process.spawn.is_asking` knows a question by it
+CTRL_C = b"\3"  # `waits.is_asking` knows a question by it
 LOCAL, CHARACTERS = 3, 6  # where tcgetattr stores the local flags and the special characters
 OF_HOST_KEYS = ("The authenticity of host ", "Please type 'yes'")  # other questions may be a server's words
 

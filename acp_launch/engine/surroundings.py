@@ -20,11 +20,12 @@ from acp_launch.plan.model import InContainer, OverSsh, Place
 from acp_launch.problem import ours
 from acp_launch.process.child import GRACE_SECONDS, HASTY_GRACE_SECONDS, Child, attach
 from acp_launch.process.program import stop
-from acp_launch.process.spawn import Spawned, is_asking
+from acp_launch.process.spawn import Spawned
 from acp_launch.rpc import connected
 from acp_launch.session.connection import Budget
 from acp_launch.session.events import Observer, TurnEnd
 from acp_launch.session.login import point_to_trace, refer_to_log
+from acp_launch.waits import is_asking
 
 
 class AgentLaunch(Launch):

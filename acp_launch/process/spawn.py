@@ -23,6 +23,7 @@ from acp_launch.errors import AgentError, Exhausted
 from acp_launch.process import prepare
 from acp_launch.process.seccomp import make_filter
 from acp_launch.process.table import Process
+from acp_launch.waits import is_asking
 
 if TYPE_CHECKING:
     from acp_launch.process.code import CodeFile
@@ -464,11 +465,6 @@ def find_terminal() -> dict[str, str]:
         return {"ACP_LAUNCH_TERMINAL": os.ttyname(0), "ACP_LAUNCH_JOB": str(os.getpgrp())} if is_ours else {}
     except OSError:  # stdin is no terminal, or not ours
         return {}
-
-
-def is_asking() -> bool:
-    """Tell whether a question of ssh stands on our terminal: nothing may be written below it."""
-    return os.isatty(2) and termios.tcgetattr(2)[6][termios.VEOL] == b"\3"
 
 
 def restore_after_question() -> None:

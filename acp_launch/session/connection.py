@@ -23,7 +23,6 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.process import node
-from acp_launch.process.spawn import is_asking
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import (
@@ -40,7 +39,7 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import Answered, Call
 from acp_launch.rpc import Pump, Transport, details
 from acp_launch.session.events import InitializedEvent, Observer, WaitingEvent, show_note
-from acp_launch.waits import awaited
+from acp_launch.waits import awaited, is_asking
 
 # How to make a wait for the agent longer, and the time limit of a whole run.
 
