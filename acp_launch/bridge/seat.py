@@ -22,7 +22,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from itertools import count
 from pathlib import Path
@@ -47,8 +47,10 @@ class GreetingRefused(Exception):  # noqa: N818 - not our error
     """Raised when a connection is refused; its text says why, and holds no token, not even a wrong one."""
 
 
-def check_greeting(line: bytes, token: str, names: Container[str]) -> tuple[str, str]:
-    """Check a greeting, given without its newline. Return the name of the server it asks for, and the token it has.
+def check_greeting(line: bytes, names: Mapping[str, Container[str]]) -> tuple[str, str, str]:
+    """Check a greeting, given without its newline; `names` are those of the servers behind each token.
+
+    Return the token, the name of the server it asks for, and the token with the mark of its session.
 
     Raises:
         GreetingRefused: the greeting is wrong, or there is no such server.
@@ -62,12 +64,13 @@ def check_greeting(line: bytes, token: str, names: Container[str]) -> tuple[str,
     if version != _VERSION:
         what = f"its shim speaks version {_shown(version)}, this acp-launch version 2"
         raise GreetingRefused(f"{what}; if acp-launch was upgraded, start the launch again")
-    if not (separator and compare_digest(given, token.encode())):
+    token = next((each for each in names if separator and compare_digest(given, each.encode())), None)
+    if token is None:
         raise GreetingRefused("its token is not the one of this launch")
     name = asked.decode(errors="replace")
-    if name not in names:
+    if name not in names[token]:
         raise GreetingRefused(f"it asked for {_shown(asked)}, which is not a server of this launch")
-    return name, shown.decode(errors="replace")
+    return token, name, shown.decode(errors="replace")
 
 
 def _shown(said: bytes) -> str:
@@ -172,11 +175,11 @@ async def listen_for_shims(
         while (door := _doors.get(place)) is not None and not door.users:  # it is being closed
             await door.closed.wait()
         door = door or await _open(place)
-        door.users.append(user)
+        door.users[user.token] = user
         try:
             yield ShimListener(door.path, user.token)
         finally:
-            door.users.remove(user)
+            del door.users[user.token]
             if not door.users:
                 await door.close()
 
@@ -191,19 +194,12 @@ class _User(Struct, frozen=True, eq=False):
 
 
 class _Door(Struct, frozen=True, eq=False):
-    """The only socket of a directory, as ssh forwards no other; the token tells whom of its `users` a shim wants."""
+    """The only socket of a directory, as ssh forwards no other; a shim's token tells which of its `users` it wants."""
 
     path: Path
-    users: list[_User]
+    users: dict[str, _User]  # by token
     closing: AsyncExitStack
     closed: asyncio.Event
-
-    def find(self, line: bytes) -> _User:
-        """Return whose token is in a greeting; the newest user for a wrong one."""
-        token = b"".join(line.split(b" ", 3)[2:3]).partition(b".")[0]
-        if not self.users:
-            raise GreetingRefused("its launch has ended")
-        return next((user for user in self.users if compare_digest(token, user.token.encode())), self.users[-1])
 
     async def close(self) -> None:
         """Close it; until then its directory has no other."""
@@ -219,7 +215,7 @@ _doors: dict[Path, _Door] = {}  # of this process, by their directories
 
 async def _open(place: Path) -> _Door:
     """Listen in a directory until the last user leaves."""
-    users, tasks = list[_User](), set[asyncio.Task[None]]()
+    users, tasks = dict[str, _User](), set[asyncio.Task[None]]()
 
     async def meet(connection: socket.socket) -> None:
         try:
@@ -236,7 +232,7 @@ async def _open(place: Path) -> _Door:
         meeting.add_done_callback(tasks.discard)
 
     def refused(why: str) -> None:
-        for user in users[-1:]:
+        for user in list(users.values())[-1:]:  # the newest
             user.refused(why)
 
     closing = AsyncExitStack()
@@ -329,8 +325,8 @@ async def _admit(connection: socket.socket, door: _Door, uid: int | None) -> tup
         if uid not in (None, os.geteuid()):  # None is accepted because the directory is private
             raise GreetingRefused(f"it came from user {uid}, not from user {os.geteuid()}")
         line = await _greeting(connection)
-        user = door.find(line)
-        name, shown = check_greeting(line, user.token, user.names)
+        token, name, shown = check_greeting(line, {token: user.names for token, user in door.users.items()})
+        user = door.users[token]
         connection.send(ACCEPTED)
         return user, ShimConnection(name, connection, await _lent(connection), shown)
     except BaseException:
@@ -338,9 +334,9 @@ async def _admit(connection: socket.socket, door: _Door, uid: int | None) -> tup
         raise
 
 
-def _hand_over(shim: ShimConnection, user: _User, users: Sequence[_User]) -> None:
+def _hand_over(shim: ShimConnection, user: _User, users: Container[str]) -> None:
     try:
-        if user in users:
+        if user.token in users:
             user.on_shim(shim)
         else:
             shim.close()

@@ -339,9 +339,9 @@ async def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(l
 
 def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
     with pytest.raises(GreetingRefused, match=r"^its token is not the one of this launch$"):
-        check_greeting(b"acp-launch 2 \xff\x00 github", "t0ken", NAMES)
+        check_greeting(b"acp-launch 2 \xff\x00 github", {"t0ken": NAMES})
     with pytest.raises(GreetingRefused, match=r"^it asked for '\\ufffd', which is not a server of this launch$"):
-        check_greeting(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
+        check_greeting(b"acp-launch 2 t0ken \xff", {"t0ken": NAMES})
 
 
 @bounded
